@@ -12,6 +12,7 @@ from typing import Final
 from semel.errors import DependencyMissing
 
 PACKAGES: Final = {
+    "SpiffWorkflow": "semel[spiff]",
     "aio_pika": "faststream[rabbit]",
     "aiobotocore": "semel[dynamodb]",
     "aiokafka": "faststream[kafka]",
@@ -33,12 +34,14 @@ PACKAGES: Final = {
     "psycopg": "semel[postgres]",
     "pymysql": "semel[mysql]",
     "pytest": "semel[testing]",
+    "pyzeebe": "semel[zeebe]",
     "redis": "semel[redis]",
     "requests": "semel[requests]",
     "rest_framework": "djangorestframework",
     "rich": "semel[cli]",
     "sqlalchemy": "sqlalchemy",
     "starlette": "starlette",
+    "temporalio": "semel[temporal]",
     "typer": "semel[cli]",
     "urllib3": "semel[requests]",
     "uvicorn": "uvicorn",

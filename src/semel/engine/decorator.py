@@ -227,7 +227,7 @@ def attempt_parameter(
     hints = resolved_hints(function) if hints is None else hints
     found: list[AttemptParameter] = []
     for name, parameter in parameters.items():
-        members = _attempts_in(hints.get(name, parameter.annotation))
+        members = attempts_in(hints.get(name, parameter.annotation))
         if members:
             _check_attempt(function, parameter, members, kind)
             found.append(_described(parameter, parameters, members))
@@ -263,7 +263,7 @@ def handler_with_attempt(handler: Callable[[], Any], kind: type[AttemptView], po
 _ATTEMPT_TEXT: Final = re.compile(r"(?:\w+\.)*((?:Async)?Attempt)")
 
 
-def _attempts_in(annotation: Any) -> list[Any]:
+def attempts_in(annotation: Any) -> list[Any]:
     """What an annotation stands for, if an attempt is among it: classes, or their names where they are only text.
 
     An import for type checkers alone is not there at run time; then the name has to do.
@@ -343,12 +343,21 @@ class CallSpec:
             self.attempt.refuse_given(args, kwargs, self.operation)
         values = (None if self.names is None else self.names.bind(args, kwargs)) or self._bind(args, kwargs)
         key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
-        asked = values if self.asked is None else self.asked(values, args, kwargs)
-        taken = self.fingerprints.take(asked)
         about = self.about
         if about is not None:
             about = About.of(about(*args, **kwargs) if callable(about) else about)
-        return Request(key, taken, self.policy, self.terms, about or NOTHING, self.shape, asked, self.fingerprints)
+        return self._request(key, about or NOTHING, values, args, kwargs)
+
+    def request_under(self, key: Key, about: About, arguments: dict[str, Any]) -> Request:
+        """What one call asks for whose key is known already; `arguments` are all of them, by name."""
+        return self._request(key, about, arguments, (), arguments)
+
+    def _request(
+        self, key: Key, about: About, values: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Request:
+        asked = values if self.asked is None else self.asked(values, args, kwargs)
+        taken = self.fingerprints.take(asked)
+        return Request(key, taken, self.policy, self.terms, about, self.shape, asked, self.fingerprints)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Mapping[str, Any]:
         bound = self.signature.bind(*args, **kwargs)

@@ -1,0 +1,300 @@
+"""Camunda 7: external tasks that are delegates, over its REST interface, and processes that are started once.
+
+- A task whose lock was lost, or whose completion the engine did not confirm, is handed out again and finds its record.
+- That a task is no longer there when it is completed is success: its record is ours, and somebody was quicker.
+- `Retry` without counting leaves the number of retries as it was, so that waiting never becomes an incident.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from uuid import uuid4
+
+from semel.api import AsyncSemel
+from semel.core.key import SHARED
+from semel.core.policy import PolicyFields
+from semel.errors import UsageError
+from semel.extras import requires
+from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
+from semel.workflow.engines.locks import extending
+from semel.workflow.engines.running import Runnable, as_json_data, run_here
+from semel.workflow.starting import start_once
+
+with requires("semel.workflow.engines.camunda7", "httpx"):
+    import httpx
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["start", "work"]
+
+log = logging.getLogger("semel.workflow.engines")
+
+RETRIES: Final = 3
+"""How often a task is tried of which the engine does not say so: one that has never failed."""
+_POLL: Final = timedelta(seconds=20)
+_PAUSE: Final = 1.0
+_GONE: Final = (httpx.codes.NOT_FOUND, httpx.codes.BAD_REQUEST)
+_MOST_TEXT: Final = 600
+_INT32: Final = 2**31
+
+
+async def work(
+    url: str,
+    delegates: Mapping[str, Runnable],
+    *,
+    worker: str | None = None,
+    lock_for: timedelta | None = None,
+    max_tasks: int = 10,
+    stop: asyncio.Event | None = None,
+    client: httpx.AsyncClient | None = None,
+) -> None:
+    """Fetch external tasks and run their delegates, until `stop` is set or this is cancelled.
+
+    Args:
+        url: of the engine's REST interface, such as `http://host:8080/engine-rest`.
+        delegates: by topic.
+        worker: the name under which tasks are locked; by default one of this process.
+        lock_for: how long the engine locks a task without being asked again; by default twice the longest lease.
+        max_tasks: how many run at the same time.
+        stop: when it is set, no more tasks are fetched, and this ends when those that run have ended.
+        client: with the credentials and time limits that the engine needs.
+
+    Raises:
+        UsageError: there is no delegate, or locks are shorter than two leases.
+    """
+    if not delegates or max_tasks < 1:
+        raise UsageError("work() needs at least one delegate and room for one task; nothing was fetched.")
+    longest = 2 * max(delegate.policy.lease_for for delegate in delegates.values())
+    if lock_for is not None and lock_for < longest:
+        raise UsageError(f"lock_for is at least two leases, which are {longest}, not {lock_for}; nothing was fetched.")
+    name = worker or f"semel-{socket.gethostname()}-{uuid4().hex[:8]}"
+    async with _Engine(url, name, client) as engine:
+        await _Worker(engine, delegates, lock_for or longest, max_tasks, stop or asyncio.Event()).work()
+
+
+async def start(
+    semel: AsyncSemel,
+    url: str,
+    process: str,
+    variables: Mapping[str, Any],
+    *,
+    key: str | tuple[object, ...],
+    scope: Any = SHARED,
+    client: httpx.AsyncClient | None = None,
+    **policy: Unpack[PolicyFields],
+) -> str:
+    """Start a process once for its key, and give the id of its instance. Its business key follows from the key.
+
+    After an attempt whose answer was lost the engine is asked for that business key first.
+
+    Raises:
+        KeyReused: it was started with other variables.
+        TryLater: somebody else is starting it, or the store does not answer.
+        httpx.HTTPError: the engine did not start it, as far as is known.
+    """
+    given = as_json_data(variables)
+
+    async def begin(business_key: str, in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+        async with _Engine(url, "", client) as engine:
+            found = await engine.find_instance(business_key) if in_doubt else None
+            return found or await engine.start(process, business_key, given)
+
+    return await start_once(semel, process, key, begin, asked=given, scope=scope, **policy)
+
+
+class _Engine:
+    """The REST interface of an engine, as one worker uses it."""
+
+    def __init__(self, url: str, worker: str, client: httpx.AsyncClient | None) -> None:
+        self._url = url.rstrip("/")
+        self._worker = worker
+        self._is_own = client is None
+        self._client = client or httpx.AsyncClient(timeout=_POLL.total_seconds() + 10)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._is_own:
+            await self._client.aclose()
+
+    async def fetch(self, topics: Mapping[str, timedelta], number: int) -> list[dict[str, Any]]:
+        """Lock tasks, waiting for some at the engine."""
+        asked = {
+            "workerId": self._worker,
+            "maxTasks": number,
+            "usePriority": True,
+            "asyncResponseTimeout": _milliseconds(_POLL),
+            "topics": [{"topicName": name, "lockDuration": _milliseconds(lock)} for name, lock in topics.items()],
+        }
+        answer = await self._client.post(f"{self._url}/external-task/fetchAndLock", json=asked)
+        answer.raise_for_status()
+        tasks: list[dict[str, Any]] = answer.json()
+        return tasks
+
+    async def tell(self, task: str, what: str, **said: Any) -> bool:
+        """Say something about a task; false where it is gone, or locked by somebody else."""
+        said["workerId"] = self._worker
+        answer = await self._client.post(f"{self._url}/external-task/{task}/{what}", json=said)
+        if answer.status_code in _GONE:
+            log.info("the engine has no task %s for us any more (%s); its record stands", task, what)
+            return False
+        answer.raise_for_status()
+        return True
+
+    async def start(self, process: str, business_key: str, variables: Mapping[str, Any]) -> str:
+        """Start an instance."""
+        said = {"businessKey": business_key, "variables": typed_variables(variables)}
+        answer = await self._client.post(f"{self._url}/process-definition/key/{process}/start", json=said)
+        answer.raise_for_status()
+        return str(answer.json()["id"])
+
+    async def find_instance(self, business_key: str) -> str | None:
+        """The instance of a business key, whether it has ended or not."""
+        asked = {"processInstanceBusinessKey": business_key}
+        answer = await self._client.get(f"{self._url}/history/process-instance", params=asked)
+        answer.raise_for_status()
+        found = answer.json()
+        return str(found[0]["id"]) if found else None
+
+
+class _Worker:
+    """Runs the tasks of some topics."""
+
+    def __init__(
+        self, engine: _Engine, delegates: Mapping[str, Runnable], lock: timedelta, most: int, stop: asyncio.Event
+    ) -> None:
+        self._engine = engine
+        self._delegates = delegates
+        self._lock = lock
+        self._room = asyncio.Semaphore(most)
+        self._most = most
+        self._stop = stop
+        self._running = 0
+
+    async def work(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while not self._stop.is_set():
+                await self._room.acquire()  # there is room for one at least
+                self._room.release()
+                for task in await self._fetch():
+                    await self._room.acquire()
+                    self._running += 1
+                    tasks.create_task(self._run(task))
+
+    async def _fetch(self) -> list[dict[str, Any]]:
+        """Tasks, for as many as there is room; none when told to stop meanwhile, or when the engine does not answer."""
+        topics = dict.fromkeys(self._delegates, self._lock)
+        fetching = asyncio.create_task(self._engine.fetch(topics, self._most - self._running))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((fetching, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not fetching.done():
+                fetching.cancel()  # what it has locked meanwhile comes free when its lock ends
+                return []
+            return fetching.result()
+        except httpx.HTTPError as error:
+            log.warning("the engine does not answer (%s); asked again", type(error).__name__)
+            await asyncio.sleep(_PAUSE)
+            return []
+        finally:
+            stopping.cancel()
+            fetching.cancel()
+
+    async def _run(self, task: Mapping[str, Any]) -> None:
+        delegate, id_ = self._delegates[task["topicName"]], str(task["id"])
+
+        async def extend() -> bool:
+            return await self._engine.tell(id_, "extendLock", newDuration=_milliseconds(self._lock))
+
+        try:
+            policy = delegate.policy
+            async with extending(extend, every=policy.lease_for / 3, longest=policy.max_runtime):
+                end = await _run_task(delegate, task)
+            await self._tell(id_, task, end)
+        except httpx.HTTPError as error:
+            # The lock ends, and whoever gets the task then finds the record.
+            log.warning("the engine did not hear how %s ended (%s)", id_, type(error).__name__)
+        finally:
+            self._running -= 1
+            self._room.release()
+
+    async def _tell(self, id_: str, task: Mapping[str, Any], end: End) -> None:
+        tell = self._engine.tell
+        match end:
+            case Completed():
+                await tell(id_, "complete", variables=typed_variables(as_json_data(end.variables)))
+            case BpmnError():
+                variables = typed_variables(end.variables)
+                await tell(id_, "bpmnError", errorCode=end.code, errorMessage=end.message, variables=variables)
+            case Retry():
+                left = task.get("retries") or RETRIES
+                await tell(id_, "failure", **_failure(end.reason, left - end.counts, end.after))
+            case Incident():
+                await tell(id_, "failure", **_failure(end.reason, 0, timedelta(), end.reference))
+
+
+async def _run_task(delegate: Runnable, task: Mapping[str, Any]) -> End:
+    """Run a task; where the process or the program has to be changed, a person has to look."""
+    try:
+        return await run_here(
+            delegate,
+            plain_variables(task.get("variables") or {}),
+            instance=task.get("processInstanceId"),
+            activity=task.get("activityId"),
+            business_key=task.get("businessKey"),
+        )
+    except Exception as error:
+        log.exception("a task of %r cannot be run", task.get("topicName"))
+        return Incident("", f"{type(error).__name__}: {error!s:.400}")
+
+
+def _failure(reason: str, retries: int, after: timedelta, details: str = "") -> dict[str, Any]:
+    return {
+        "errorMessage": reason[:_MOST_TEXT],
+        "errorDetails": details,
+        "retries": retries,
+        "retryTimeout": _milliseconds(after),
+    }
+
+
+def plain_variables(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of a task as plain data; what the engine keeps as JSON is decoded."""
+    return {name: _plain(variable) for name, variable in typed.items()}
+
+
+def _plain(variable: Mapping[str, Any]) -> Any:
+    value, info = variable.get("value"), variable.get("valueInfo") or {}
+    is_json = variable.get("type") == "Json" or info.get("serializationDataFormat") == "application/json"
+    return json.loads(value) if is_json and isinstance(value, str) else value
+
+
+def typed_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON data as the engine takes it: each value with its type."""
+    return {name: _typed(value) for name, value in variables.items()}
+
+
+def _typed(value: Any) -> dict[str, Any]:
+    match value:
+        case None:
+            return {"value": None, "type": "Null"}
+        case bool():
+            return {"value": value, "type": "Boolean"}
+        case int():
+            return {"value": value, "type": "Integer" if -_INT32 <= value < _INT32 else "Long"}
+        case float():
+            return {"value": value, "type": "Double"}
+        case str():
+            return {"value": value, "type": "String"}
+    return {"value": json.dumps(value), "type": "Json"}
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)

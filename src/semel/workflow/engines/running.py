@@ -1,0 +1,93 @@
+"""What adapters of engines share: what they run, how they run it from either kind of code, and variables as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from semel.core.policy import Policy
+from semel.errors import UsageError
+from semel.workflow.ends import End
+
+
+class Runnable(Protocol):
+    """What an adapter runs: a delegate, or the compensation of one."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether `run` has to be awaited."""
+
+    @property
+    def policy(self) -> Policy:
+        """How it is claimed and kept."""
+
+    @property
+    def run(self) -> Callable[..., Any]:
+        """Run a task, as `Delegate.run` does."""
+
+
+async def run_here(
+    delegate: Runnable,
+    variables: Mapping[str, Any],
+    *,
+    instance: str | None,
+    activity: str | None,
+    business_key: str | None = None,
+) -> End:
+    """Run a task from an event loop: one that would block the loop runs in a thread."""
+    place = {"instance": instance, "activity": activity, "business_key": business_key}
+    if delegate.is_async:
+        end: End = await delegate.run(variables, **place)
+        return end
+    return await asyncio.to_thread(delegate.run, variables, **place)
+
+
+def as_json_data(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Variables as engines keep them: decimals and dates become text.
+
+    Raises:
+        UsageError: one of them is no JSON data.
+    """
+    try:
+        decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(variables)))
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        raise UsageError(
+            f"The task is done, and its outputs are no JSON data: {problem!s:.200}. Change outputs(): it is asked "
+            f"again on the next run, and the task is not."
+        ) from None
+    return decoded
+
+
+class BackgroundLoop:
+    """An event loop in a thread of its own, for code that cannot await. Begun on first use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Carry `work` out in the loop, and wait for it here."""
+        return asyncio.run_coroutine_threadsafe(work, self._begun()).result()
+
+    def _begun(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="semel-workflow", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def close(self) -> None:
+        """End the loop; another use begins a new one."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()

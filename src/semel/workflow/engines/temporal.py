@@ -1,0 +1,127 @@
+"""Temporal: activities that are delegates, and workflows that are started once.
+
+- A time-out, a worker that dies and a reset of the workflow run the activity again, and each finds the record.
+- Temporal counts every attempt of an activity. So while another attempt runs the task, the activity waits for it
+  instead of failing.
+- The delegate says itself, in a heartbeat, that it is alive; how often, its lease says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final, Unpack
+
+from semel.api import AsyncSemel
+from semel.core.key import SHARED
+from semel.core.policy import PolicyFields
+from semel.extras import requires
+from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
+from semel.workflow.engines.running import Runnable, as_json_data, run_here
+from semel.workflow.starting import start_once
+
+with requires("semel.workflow.engines.temporal", "temporalio"):
+    from temporalio import activity as temporal_activity
+    from temporalio.client import Client
+    from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+    from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, WorkflowAlreadyStartedError
+
+__all__ = ["INCIDENT", "RETRY", "activity", "start"]
+
+INCIDENT: Final = "SEMEL_INCIDENT"
+"""The type of the error of an activity that needs a person; its first detail is the reference of the record."""
+RETRY: Final = "SEMEL_RETRY"
+"""The type of the error of an activity that Temporal tries again."""
+_LOOK: Final = timedelta(seconds=1)
+
+
+def activity(delegate: Runnable, *, name: str) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
+    """An activity for a worker. A workflow calls it by its name, with variables, and gets the outputs.
+
+    A business error is an `ApplicationError` that is not retried: `type` is its code, and its first detail are its
+    variables. The id of the workflow is the process instance.
+    """
+
+    async def run_delegate(variables: dict[str, Any]) -> dict[str, Any]:
+        info = temporal_activity.info()
+        async with _heartbeats(delegate.policy.lease_for):
+            end = await _run_until_ended(delegate, variables, info)
+        return _answer(end)
+
+    return temporal_activity.defn(name=name)(run_delegate)
+
+
+async def start(
+    semel: AsyncSemel,
+    client: Client,
+    workflow: str,
+    variables: Mapping[str, Any],
+    *,
+    key: str | tuple[object, ...],
+    task_queue: str,
+    scope: Any = SHARED,
+    **policy: Unpack[PolicyFields],
+) -> str:
+    """Start a workflow once for its key, and give its id, which follows from the key. Already started is started.
+
+    Raises:
+        KeyReused: it was started with other variables.
+        TryLater: somebody else is starting it, or the store does not answer.
+    """
+    given = as_json_data(variables)
+
+    async def begin(instance: str, _in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+        with suppress(WorkflowAlreadyStartedError):
+            await client.start_workflow(
+                workflow,
+                given,
+                id=instance,
+                task_queue=task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            )
+        return instance
+
+    return await start_once(semel, workflow, key, begin, asked=given, scope=scope, **policy)
+
+
+async def _run_until_ended(delegate: Runnable, variables: dict[str, Any], info: Any) -> End:
+    """Run it; while nothing failed and it is only not its turn, wait here: Temporal would count a failure."""
+    while True:
+        end = await run_here(delegate, variables, instance=info.workflow_id, activity=info.activity_type)
+        if not isinstance(end, Retry) or end.counts:
+            return end
+        await asyncio.sleep(min(end.after, _LOOK).total_seconds())
+
+
+@asynccontextmanager
+async def _heartbeats(lease: timedelta) -> AsyncIterator[None]:
+    """Tell Temporal inside, as often as a lease is renewed, that the activity is alive."""
+
+    async def beat() -> None:
+        while True:
+            temporal_activity.heartbeat()
+            await asyncio.sleep(lease.total_seconds() / 3)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+def _answer(end: End) -> dict[str, Any]:
+    match end:
+        case Completed():
+            return as_json_data(end.variables)
+        case BpmnError():
+            raise ApplicationError(end.message, end.variables, type=end.code, non_retryable=True)
+        case Incident():
+            raise ApplicationError(end.reason, end.reference, type=INCIDENT, non_retryable=True)
+        case Retry():
+            raise ApplicationError(
+                end.reason, type=RETRY, next_retry_delay=end.after, category=ApplicationErrorCategory.BENIGN
+            )
+    raise AssertionError(end)

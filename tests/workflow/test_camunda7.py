@@ -1,0 +1,249 @@
+"""Camunda 7: external tasks against a small server of the protocol. The engine itself is in no registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from semel import AsyncSemel, Semel
+from semel.errors import UsageError
+from semel.stores.memory import MemoryStore
+from semel.workflow.engines import camunda7
+from tests.workflow.camunda_server import Camunda
+from tests.workflow.clinic import VARIABLES, CardDeclined, Gateway, LineDown, PayClaim, SyncPayClaim, fail
+
+URL = "http://engine/engine-rest"
+ASKED = {name: value for name, value in VARIABLES.items() if isinstance(value, str) and name != "businessKey"}
+
+
+class Slow(PayClaim):
+    """Waits in the middle until it is let go."""
+
+    lease_for = timedelta(seconds=0.3)
+
+    def __init__(self, semel: AsyncSemel, gateway: Gateway) -> None:
+        super().__init__(semel, gateway)
+        self.began, self.go = asyncio.Event(), asyncio.Event()
+
+    async def execute(self, claimId: str, paymentId: str, amount: str) -> str:  # type: ignore[override]  # noqa: N803
+        self.began.set()
+        await self.go.wait()
+        return self.gateway.charge(claimId, amount).receipt  # type: ignore[arg-type]  # is only handed on
+
+    def outputs(self, value: Any, v: Any) -> dict[str, Any]:
+        return {"receipt": value}
+
+
+class Office:
+    """An engine, workers, and what they do."""
+
+    def __init__(self) -> None:
+        self.camunda = Camunda()
+        self.gateway = Gateway()
+        self.semel = AsyncSemel(MemoryStore())
+        self.pay: Any = PayClaim(self.semel, self.gateway)
+
+    @asynccontextmanager
+    async def work(self, **options: Any) -> AsyncIterator[None]:
+        """Work inside, and end without leaving anything half done."""
+        stop = asyncio.Event()
+        async with self.camunda.client() as client:
+            working = asyncio.create_task(
+                camunda7.work(URL, {"payment": self.pay}, stop=stop, client=client, **options)
+            )
+            yield
+            stop.set()
+            await working
+
+
+def play(scenario: Callable[[Office], Awaitable[None]]) -> None:
+    """Run a scenario."""
+
+    async def played() -> None:
+        office = Office()
+        async with asyncio.timeout(60):
+            await scenario(office)
+        await office.semel.close()
+
+    asyncio.run(played())
+
+
+def test_a_task_is_completed_with_typed_outputs() -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            task = await office.camunda.until_ended("t1")
+        assert task.ended == "complete"
+        assert task.said["variables"]["paymentProcessed"] == {"value": True, "type": "Boolean"}
+        assert task.said["variables"]["receipt"] == {"value": "R-CLAIM-001-1", "type": "String"}
+        record = await office.semel.read(office.pay.identify(VARIABLES))
+        assert record is not None
+        assert record.about.process_instance == "proc-1"
+        assert record.about.business_key == "cycle-1"
+
+    play(scenario)
+
+
+def test_a_delegate_of_threads_runs_in_one() -> None:
+    async def scenario(office: Office) -> None:
+        office.pay = SyncPayClaim(Semel(MemoryStore()), office.gateway)
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            await office.camunda.until_ended("t1")
+        office.pay.semel.close()
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def test_a_lost_answer_to_a_completion_is_no_second_payment() -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.lose["complete"] = 1
+        office.camunda.add("t1", "payment", ASKED)
+        office.camunda.add("t2", "payment", ASKED)
+        async with office.work(max_tasks=1):
+            await office.camunda.until_ended("t1")
+            await office.camunda.until_ended("t2")
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def test_a_lost_answer_to_a_fetch_leaves_the_task_to_the_next_one() -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.lose["fetchAndLock"] = 1
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            await office.camunda.until("t1", lambda task: task.worker is not None)
+            office.camunda.end_lock("t1")
+            await office.camunda.until_ended("t1")
+        assert office.camunda.handed_out == {"t1": 2}
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def test_a_task_that_two_workers_have_is_done_once_and_never_an_incident() -> None:
+    async def scenario(office: Office) -> None:
+        slow = office.pay = Slow(office.semel, office.gateway)
+        task = office.camunda.add("t1", "payment", ASKED)
+        async with office.work(worker="first"):
+            await slow.began.wait()
+            office.camunda.end_lock("t1")
+            async with office.work(worker="second"):
+                await office.camunda.until("t1", lambda task: task.said.get("workerId") == "second")
+                assert task.retries == camunda7.RETRIES, "waiting for the first one costs no retry"
+                slow.go.set()
+                await office.camunda.until_ended("t1")
+        assert task.ended == "complete"
+        assert task.retries != 0
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def test_a_completion_that_comes_too_late_is_success() -> None:
+    async def scenario(office: Office) -> None:
+        slow = office.pay = Slow(office.semel, office.gateway)
+        task = office.camunda.add("t1", "payment", ASKED)
+        async with office.work(worker="first"):
+            await slow.began.wait()
+            task.ended = "complete"  # as another worker of the same record would have
+            slow.go.set()
+        assert ("complete", 404) in office.camunda.refused
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def test_a_lock_is_extended_while_the_delegate_runs() -> None:
+    async def scenario(office: Office) -> None:
+        slow = office.pay = Slow(office.semel, office.gateway)
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            await office.camunda.until("t1", lambda task: task.extended >= 2)
+            slow.go.set()
+            await office.camunda.until_ended("t1")
+        assert office.camunda.handed_out == {"t1": 1}
+
+    play(scenario)
+
+
+def test_a_business_error_is_told_with_its_code() -> None:
+    async def scenario(office: Office) -> None:
+        office.gateway.before = fail(CardDeclined("no money"))
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            task = await office.camunda.until_ended("t1")
+        assert task.ended == "bpmnError"
+        assert (task.said["errorCode"], task.said["errorMessage"]) == ("PAYMENT_DECLINED", "no money")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("error", "retries"), [(LineDown(), camunda7.RETRIES - 1), (RuntimeError(), 0)])
+def test_a_failure_counts_and_a_doubt_is_an_incident(error: Exception, retries: int) -> None:
+    class Held(PayClaim):
+        in_doubt = "hold"
+
+    async def scenario(office: Office) -> None:
+        office.pay = Held(office.semel, office.gateway)
+        office.gateway.before = fail(error)
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            task = await office.camunda.until("t1", lambda task: task.retries is not None)
+        assert task.said["retries"] == retries
+
+    play(scenario)
+
+
+def test_a_task_that_lacks_a_variable_is_an_incident() -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.add("t1", "payment", {"claimId": "CLAIM-001", "paymentId": "1"})
+        async with office.work():
+            task = await office.camunda.until("t1", lambda task: task.retries == 0)
+        assert "amount" in task.said["errorMessage"]
+
+    play(scenario)
+
+
+def test_locks_shorter_than_two_leases_are_refused() -> None:
+    async def scenario(office: Office) -> None:
+        with pytest.raises(UsageError, match="two leases"):
+            await camunda7.work(URL, {"payment": office.pay}, lock_for=timedelta(seconds=40))
+
+    play(scenario)
+
+
+def test_a_process_is_started_once_although_the_answer_was_lost() -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.lose["start"] = 1
+        async with office.camunda.client() as client:
+            asked: dict[str, Any] = {"key": ("CLAIM-001",), "client": client}
+            with pytest.raises(Exception, match="closed"):
+                await camunda7.start(office.semel, URL, "revenue", ASKED, **asked)
+            ids = {await camunda7.start(office.semel, URL, "revenue", ASKED, **asked) for _ in range(2)}
+        assert ids == {"proc-1"}
+        assert [id_ for _, id_ in office.camunda.instances] == ["proc-1"]
+
+    play(scenario)
+
+
+def test_variables_keep_their_types_on_the_way() -> None:
+    given = {"a": None, "b": True, "c": 1, "d": 2**40, "e": 1.5, "f": "x", "g": {"h": [1]}}
+    typed = camunda7.typed_variables(given)
+    assert [typed[name]["type"] for name in "abcdefg"] == [
+        "Null",
+        "Boolean",
+        "Integer",
+        "Long",
+        "Double",
+        "String",
+        "Json",
+    ]
+    assert camunda7.plain_variables(typed) == given
