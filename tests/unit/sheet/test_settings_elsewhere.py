@@ -60,7 +60,7 @@ def test_a_setting_of_something_else_is_told_where_it_belongs(kind: Any, place: 
         ),
         ("mysql://host/shop", "It has clock, connect_timeout, idle_for, lifetime, listen, listen_url,"),
         ("redis://host", "It has clock, connect_timeout, db, evicting,"),
-        ("dynamodb://records", "It has clock, connect_timeout, endpoint, pool_size,"),
+        ("dynamodb://records", "It has clock, connect_timeout, endpoint, pk, pool_size,"),
     ],
     ids=str,
 )
