@@ -19,7 +19,6 @@ import msgspec
 
 from semel.batch.concurrency import (
     AsyncEvent,
-    AsyncLock,
     async_let_others_run,
     async_run_side_by_side,
 )
@@ -188,13 +187,14 @@ class AsyncRunner:
         self.engine = engine
         self.batch = batch
         self.settings = settings
-        self._lock = AsyncLock()
-        self._sending = AsyncLock()
+        self._turn: deque[bool] = deque([True])
+        self._looked = AsyncEvent()
+        self._lead: deque[bool] = deque([True])
         self._ready: deque[ReadyItem] = deque()
         self._unclaimed: deque[ReadyItem] = deque()
         self._later: list[tuple[float, ReadyItem]] = []
         self._works: dict[int, PageWork] = {}
-        self._ends: list[PendingEnd] = []
+        self._ends: deque[PendingEnd] = deque()
         self._over = AsyncEvent()
         self._error: Exception | None = None
         self._are_all_taken = False
@@ -234,21 +234,45 @@ class AsyncRunner:
                 close()
 
     async def _next(self) -> ReadyItem | None:
-        """What to do next; None: nothing."""
-        while True:
-            async with self._lock:
-                if not self._over.is_set():
-                    await self._poll()
-                if self._over.is_set():
-                    return None
-                if self._ready:
-                    await self._wait_for_turn(self._ready[0])
-                    return self._ready.popleft()
-                rest = await self._refill()
-            if rest is None:
-                return None
+        """What to do next; None: nothing. One worker at a time looks for more, and the others wait for it."""
+        while not self._over.is_set():
+            looked = self._looked  # before the turn is asked for: whoever has it sets this very one
+            if self.settings.rate is None and self.engine.clock.monotonic() < self._poll_at:
+                ready = self._take_ready()
+                if ready is not None:
+                    return ready
+            try:
+                self._turn.popleft()
+            except IndexError:
+                await looked.wait()
+                continue
+            try:
+                ready, rest = await self._look()
+            finally:
+                self._looked = AsyncEvent()
+                self._turn.append(True)
+                looked.set()
+            if ready is not None or rest is None:
+                return ready
             if rest:
                 await async_pause(self.engine.clock, rest, self._over)
+        return None
+
+    async def _look(self) -> tuple[ReadyItem | None, float | None]:
+        """What to do next, or after how many seconds to look again; neither: nothing more is done here."""
+        await self._poll()
+        if self._over.is_set():
+            return None, None
+        if self._ready:
+            await self._wait_for_turn(self._ready[0])
+            return self._take_ready(), 0.0
+        return None, await self._refill()
+
+    def _take_ready(self) -> ReadyItem | None:
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            return None  # another thread was faster
 
     async def _poll(self) -> None:
         """Look, now and then, whether the batch still runs."""
@@ -283,7 +307,8 @@ class AsyncRunner:
 
     async def _claim_some(self) -> None:
         """Claim as many items as there are workers, together; unless a crash would leave them in doubt."""
-        some = [self._unclaimed.popleft() for _ in range(min(len(self._unclaimed), self.settings.concurrency))]
+        most = max(self.settings.concurrency, self.batch.page)
+        some = [self._unclaimed.popleft() for _ in range(min(len(self._unclaimed), most))]
         policy = self.settings.policy
         if self.settings.transaction is None and policy.in_doubt == "rerun" and policy.store_down == "refuse":
             claims = tuple(self._claim(ready) for ready in some)
@@ -539,12 +564,12 @@ class AsyncRunner:
 
     async def _send_end(self, work: PageWork, end: ItemEnd) -> Any:
         """Have an end sent together with whatever else has ended meanwhile."""
-        pending = PendingEnd(work, end)
+        pending = PendingEnd(work, end, AsyncEvent())
         self._ends.append(pending)
-        await async_let_others_run()
-        async with self._sending:
-            if not pending.is_done:
-                await self._send_ends()
+        if self._lead:
+            await self._send_ends()
+        if not pending.is_done:
+            await pending.done.wait()
         if pending.error is not None:
             raise pending.error
         if end.status == ItemStatus.FAILED:
@@ -552,31 +577,48 @@ class AsyncRunner:
         return pending.answer
 
     async def _send_ends(self) -> None:
-        ends, self._ends = self._ends, []
+        """Send all that has ended, and what ends meanwhile, if nobody else does. Every step is atomic for threads."""
+        while self._ends:
+            try:
+                self._lead.popleft()
+            except IndexError:
+                return  # whoever leads looks once more after having given the lead back
+            try:
+                await async_let_others_run()
+                await self._send_some()
+            finally:
+                self._lead.append(True)
+
+    async def _send_some(self) -> None:
         by_page: dict[int, list[PendingEnd]] = {}
-        for pending in ends:
+        while self._ends:
+            pending = self._ends.popleft()
             by_page.setdefault(pending.work.page.page, []).append(pending)
         try:
             for page, some in by_page.items():
                 await self._send_of_page(page, some)
-        finally:
-            # Where this was cut off, whoever waits for the rest sends it.
-            self._ends = [*(pending for pending in ends if not pending.is_done), *self._ends]
+        except BaseException as error:
+            # Cut off on the way: those who wait send theirs again, as after a lost reply.
+            cut_off = StoreUnavailable("The end was not sent, because whoever sent it was cut off; it is sent again.")
+            cut_off.__cause__ = error
+            for some in by_page.values():
+                for pending in some:
+                    if not pending.is_done:
+                        pending.finish(None, cut_off)
+            raise
 
     async def _send_of_page(self, page: int, some: Sequence[PendingEnd]) -> None:
-        settling = SettleItems(self.batch.number, page, tuple(pending.end for pending in some))
+        settling = SettleItems(self.batch.number, page, tuple([pending.end for pending in some]))
         try:
             settled = await self.engine.perform_on(None, _once(settling))
         except Exception as error:  # noqa: BLE001 - each of them decides by itself whether to send it again
             for pending in some:
-                pending.error, pending.is_done = error, True
+                pending.finish(None, error)
             return
         answers = iter(settled.answers)
         for pending in some:
             answer = next(answers) if pending.end.write is not None else None
-            if isinstance(answer, Exception):
-                pending.error = answer
-            pending.answer, pending.is_done = answer, True
+            pending.finish(answer, answer if isinstance(answer, Exception) else None)
 
     async def _count_failed(self) -> None:
         """Pause the batch when more items have failed than may."""

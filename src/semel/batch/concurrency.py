@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Event as AsyncEvent
-from asyncio import Lock as AsyncLock
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Event as SyncEvent
-from threading import Lock as SyncLock
 
 __all__ = [
     "AsyncEvent",
-    "AsyncLock",
     "SyncEvent",
-    "SyncLock",
     "async_let_others_run",
     "async_run_side_by_side",
     "sync_let_others_run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict
 
@@ -106,13 +106,20 @@ class ReadyItem:
 
 @dataclass(slots=True)
 class PendingEnd:
-    """An end that waits to be sent, and what came of it."""
+    """An end that waits to be sent, and what came of it. `done` is set then, where somebody waits for it."""
 
     work: PageWork
     end: ItemEnd
+    done: Any = None
     answer: Any = None
-    error: Exception | None = field(default=None)
+    error: Exception | None = None
     is_done: bool = False
+
+    def finish(self, answer: Any, error: Exception | None = None) -> None:
+        """Tell whoever waits what came of it."""
+        self.answer, self.error, self.is_done = answer, error, True
+        if self.done is not None:
+            self.done.set()
 
 
 def make_settings(

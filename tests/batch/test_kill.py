@@ -1,0 +1,81 @@
+"""Workers die at any item, on any side of its commit: every effect is there once, and nobody has to do anything."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel import Semel
+from semel.batch import Batches
+from tests.effort import FULL
+from tests.processes import child, run_bounded
+from tests.servers.records import emptied
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
+ITEMS = 10_000 if FULL else 120
+KILLS = 50 if FULL else 3
+TABLE = "CREATE TABLE IF NOT EXISTS batch_effect (item varchar(40) NOT NULL)"
+TWICE = "SELECT item, count(*) FROM batch_effect GROUP BY item HAVING count(*) <> 1"
+COUNT = "SELECT count(*) FROM batch_effect"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Callable[[str], list[Any]]]:
+    """A URL with an empty table of effects, and a look at it."""
+    if request.param == "sqlite":
+        path = tmp_path / "semel.db"
+
+        def look(sql: str) -> list[Any]:
+            with closing(sqlite3.connect(path)) as connection:
+                return connection.execute(sql).fetchall()
+
+        look(TABLE)
+        return f"sqlite:///{path}", look
+    databases = request.getfixturevalue(request.param)
+    url = emptied(databases, databases.url)
+    databases.admin_each([TABLE, "DELETE FROM batch_effect"], url)
+    return url, lambda sql: databases.admin_each([sql], url)
+
+
+def command(url: str, commit: str, where: str, at: int) -> list[str]:
+    return [sys.executable, "-m", "tests.batch.worker", url, commit, where, str(at)]
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+@pytest.mark.parametrize("workers", [1, 2, 8] if FULL else [2])
+def test_every_effect_is_there_once_whoever_dies_where(
+    place: tuple[str, Callable[[str], list[Any]]], commit: str, workers: int
+) -> None:
+    url, look = place
+    chance = random.Random(f"{commit}{workers}")
+    with Semel(url) as semel:
+        batch = Batches(semel).start("kill", ({"id": f"i{n}"} for n in range(ITEMS)), operation="pay", item_id="id")
+        kills = 0
+        while kills < KILLS and batch.status().state != "completed":
+            with ExitStack() as stack:
+                running = []
+                for _ in range(workers):
+                    where = chance.choice(["before", "after", "committed"])
+                    few = commit == "page" and where == "committed"  # a page is many items
+                    at = chance.randrange(1, 3 if few else ITEMS // (KILLS * workers) + 2)
+                    dying = command(url, commit, where, at)
+                    running.append(stack.enter_context(child(dying, stdout=subprocess.DEVNULL)))
+                kills += [process.wait(200) for process in running].count(-signal.SIGKILL)
+        assert kills, "nobody died"
+        done = run_bounded(command(url, commit, "never", 0), 250 if not FULL else 3000)
+        assert done.returncode == 0, done.stderr
+        status = batch.status()
+        assert (status.state, status.completed, status.failed) == ("completed", ITEMS, 0)
+        assert [result.value for result in batch.results(type=str)] == [f"i{n}" for n in range(ITEMS)]
+    assert look(TWICE) == []
+    assert look(COUNT)[0][0] == ITEMS
+    print(f"{kills} kills, {ITEMS} items, {workers} workers, commit={commit}")

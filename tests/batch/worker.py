@@ -1,0 +1,73 @@
+"""A process that works on a batch and may kill itself: `python -m tests.batch.worker URL COMMIT WHERE AT`.
+
+Each item writes a row in the transaction of its record. WHERE is `before` or `after` that row, or `committed`; AT is
+the item of this process at which it dies, 0 for never.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+
+from semel import Semel
+from semel.batch import Batches, Item
+
+INSERT = "INSERT INTO batch_effect (item) VALUES ('{}')"
+
+
+class Fate:
+    """When this process dies."""
+
+    def __init__(self, where: str, at: int) -> None:
+        self._where = where
+        self._at = at
+        self._passed = 0
+        self._lock = threading.Lock()
+
+    def meet(self, where: str) -> None:
+        """Die here, if it is time."""
+        if where == self._where and self._at:
+            with self._lock:
+                self._passed += 1
+                if self._passed == self._at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(url: str, commit: Any, where: str, at: str) -> None:
+    fate = Fate(where, int(at))
+
+    def connect() -> Any:
+        return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) if "sqlite" in url else psycopg.connect(url)
+
+    @contextmanager
+    def transaction() -> Iterator[Any]:
+        with closing(connect()) as connection:
+            with connection:
+                yield connection
+            fate.meet("committed")
+
+    def pay(item: Item, session: Any) -> str:
+        fate.meet("before")
+        session.execute(INSERT.format(item.id))
+        fate.meet("after")
+        return item.id
+
+    with Semel(url) as semel:
+        batch = Batches(semel).get("kill")
+        status = batch.run(
+            pay, transaction=transaction, commit=commit, concurrency=4, page=10, lease_for=timedelta(seconds=1)
+        )
+        print(status.state, status.completed)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
