@@ -23,7 +23,7 @@ from semel.errors import UsageError
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
 from semel.workflow.engines.locks import extending
-from semel.workflow.engines.running import Runnable, as_json_data, run_here
+from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
 from semel.workflow.starting import start_once
 
 with requires("semel.workflow.engines.camunda7", "httpx"):
@@ -217,7 +217,13 @@ class _Worker:
         try:
             policy = delegate.policy
             async with extending(extend, every=policy.lease_for / 3, longest=policy.max_runtime):
-                end = await _run_task(delegate, task)
+                end = await run_to_end(
+                    delegate,
+                    plain_variables(task.get("variables") or {}),
+                    instance=task.get("processInstanceId"),
+                    activity=task.get("activityId"),
+                    business_key=task.get("businessKey"),
+                )
             await self._tell(id_, task, end)
         except httpx.HTTPError as error:
             # The lock ends, and whoever gets the task then finds the record.
@@ -230,7 +236,7 @@ class _Worker:
         tell = self._engine.tell
         match end:
             case Completed():
-                await tell(id_, "complete", variables=typed_variables(as_json_data(end.variables)))
+                await tell(id_, "complete", variables=typed_variables(end.variables))
             case BpmnError():
                 variables = typed_variables(end.variables)
                 await tell(id_, "bpmnError", errorCode=end.code, errorMessage=end.message, variables=variables)
@@ -239,21 +245,6 @@ class _Worker:
                 await tell(id_, "failure", **_failure(end.reason, left - end.counts, end.after))
             case Incident():
                 await tell(id_, "failure", **_failure(end.reason, 0, timedelta(), end.reference))
-
-
-async def _run_task(delegate: Runnable, task: Mapping[str, Any]) -> End:
-    """Run a task; where the process or the program has to be changed, a person has to look."""
-    try:
-        return await run_here(
-            delegate,
-            plain_variables(task.get("variables") or {}),
-            instance=task.get("processInstanceId"),
-            activity=task.get("activityId"),
-            business_key=task.get("businessKey"),
-        )
-    except Exception as error:
-        log.exception("a task of %r cannot be run", task.get("topicName"))
-        return Incident("", f"{type(error).__name__}: {error!s:.400}")
 
 
 def _failure(reason: str, retries: int, after: timedelta, details: str = "") -> dict[str, Any]:

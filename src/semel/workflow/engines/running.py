@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
@@ -11,7 +12,9 @@ import msgspec
 
 from semel.core.policy import Policy
 from semel.errors import UsageError
-from semel.workflow.ends import End
+from semel.workflow.ends import Completed, End, Incident
+
+log = logging.getLogger("semel.workflow.engines")
 
 
 class Runnable(Protocol):
@@ -44,6 +47,26 @@ async def run_here(
         end: End = await delegate.run(variables, **place)
         return end
     return await asyncio.to_thread(delegate.run, variables, **place)
+
+
+async def run_to_end(
+    delegate: Runnable,
+    variables: Mapping[str, Any],
+    *,
+    instance: str | None,
+    activity: str | None,
+    business_key: str | None = None,
+) -> End:
+    """Run a task; never raises: where the process or the program has to be changed, a person has to look.
+
+    What a completed task hands over is JSON data.
+    """
+    try:
+        end = await run_here(delegate, variables, instance=instance, activity=activity, business_key=business_key)
+        return Completed(as_json_data(end.variables), end.value) if isinstance(end, Completed) else end
+    except Exception as error:
+        log.exception("a task of %r cannot be run", delegate)
+        return Incident("", f"{type(error).__name__}: {error!s:.400}")
 
 
 def as_json_data(variables: Mapping[str, Any]) -> dict[str, Any]:
