@@ -76,7 +76,7 @@ def function(request: pytest.FixtureRequest, dynamodb: Tables, monkeypatch: pyte
     consumer = make_consumer(AsyncSemel(marks), plant, plant.transaction)
     made = Function(marks, dynamodb, plant, consumer, aws_lambda.handler(consumer))
     assert made.invoke() == []
-    made.handler._opened()
+    made.handler._open_consumer()
     yield made
     made.close()
 
