@@ -9,7 +9,7 @@ import pytest
 from tests.docs.pages import ROOT, Page, pages
 from tests.processes import run_bounded
 
-KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js", "json"}
+KINDS = {"python", "text", "console", "sql", "sh", "toml", "ini", "html", "js", "json", "xml"}
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from semel.stores.sqlite import SqliteStore
 from semel.testing import VirtualClock
 from tests.servers.records import emptied
 from tests.workflow.clinic import Gateway, PayClaim, SyncPayClaim
+from tests.workflow.temporal_server import temporal_server
 
 
 class Clinic:
@@ -89,3 +90,10 @@ def clinic(request: pytest.FixtureRequest, kind: str, store: str, tmp_path: Path
     found = Clinic(kind, made, clock)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server of Temporal answers."""
+    with temporal_server(tmp_path_factory.mktemp("temporal")) as found:
+        yield found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import GetSystemInfoRequest, ResetWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import Worker
@@ -26,51 +25,13 @@ from semel.errors import KeyReused
 from semel.workflow import BpmnError
 from semel.workflow.engines.temporal import INCIDENT, activity, start
 from tests.processes import child
-from tests.servers.server import free_port
 from tests.workflow.ledger import Ledger
 from tests.workflow.temporal_clinic import PayOnce
 from tests.workflow.temporal_workflows import RevenueCycle, Undeterministic
 
 pytestmark = pytest.mark.slow
-SERVER = shutil.which("temporal", path=str(Path(sys.executable).parent))
 LONGEST = timedelta(seconds=60)
 VARIABLES: dict[str, Any] = {"claimId": "CLAIM-001", "paymentId": "1", "amount": "1500.00"}
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of this module."""
-    if SERVER is None:
-        pytest.skip("the development server of Temporal is not installed")
-    port = free_port()
-    log = tmp_path_factory.mktemp("temporal") / "server.log"
-    command = [
-        SERVER,
-        "server",
-        "start-dev",
-        "--headless",
-        "--ip",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--log-level",
-        "error",
-    ]
-    with log.open("w") as out, child(command, stdout=out, stderr=out):
-        asyncio.run(_until_it_answers(f"127.0.0.1:{port}", log))
-        yield f"127.0.0.1:{port}"
-
-
-async def _until_it_answers(address: str, log: Path) -> None:
-    for _ in range(600):
-        try:
-            client = await Client.connect(address)
-            await client.workflow_service.get_system_info(GetSystemInfoRequest())
-        except RuntimeError:
-            await asyncio.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"the server did not begin; see {log}")
 
 
 def until(condition: Callable[[], bool]) -> None:
