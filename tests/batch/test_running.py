@@ -387,3 +387,10 @@ async def test_a_replayed_item_raises_as_any_record_does(desk: Desk) -> None:
     await desk.run(batch, work)
     with pytest.raises(FailedBefore, match="no"):
         await desk.do(lambda: desk.semel.value(("b", "i0"), operation="pay"))
+
+
+async def test_no_more_items_begin_in_a_second_than_the_rate_says(desk: Desk) -> None:
+    batch = await desk.start(9)
+    began = asyncio.get_running_loop().time()
+    assert (await desk.run(batch, rate=40)).completed == 9
+    assert asyncio.get_running_loop().time() - began >= 8 / 40 - 0.01

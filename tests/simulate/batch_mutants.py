@@ -25,11 +25,12 @@ Switch = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class BatchMutant:
-    """A mistake, and the invariants it breaks."""
+    """A mistake, the invariants it breaks, and the world that gives it away soonest; empty: any."""
 
     name: str
     switch: Switch
     breaks: frozenset[str]
+    world: str
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
@@ -38,9 +39,9 @@ class BatchMutant:
 BATCH_MUTANTS: list[BatchMutant] = []
 
 
-def mutant(name: str, *breaks: str) -> Callable[[Switch], Switch]:
+def mutant(name: str, *breaks: str, world: str = "") -> Callable[[Switch], Switch]:
     def add(switch: Switch) -> Switch:
-        BATCH_MUTANTS.append(BatchMutant(name, switch, frozenset(breaks)))
+        BATCH_MUTANTS.append(BatchMutant(name, switch, frozenset(breaks), world))
         return switch
 
     return add
@@ -54,7 +55,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(MemoryBatches, "_set", set_row)
 
 
-@mutant("a row follows although its record was lost", "B3")
+@mutant("a row follows although its record was lost", "B3", world="batches: workers that stand still")
 def _() -> AbstractContextManager[Any]:
     right: Any = Table.batch
 
@@ -67,7 +68,7 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(Table, "batch", batch)
 
 
-@mutant("a late failure replaces a success", "B3")
+@mutant("a late failure replaces a success", "B3", world="batches: workers that stand still")
 def _() -> AbstractContextManager[Any]:
     right: Any = Table.batch
 

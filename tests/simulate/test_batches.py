@@ -27,7 +27,7 @@ def test_with_one_fault_every_schedule_is_right() -> None:
 
 
 def test_what_should_happen_sometimes_does() -> None:
-    reached = some(BATCH_WORLDS, seed=0, first=0, count=300).seen.keys()
+    reached = some(BATCH_WORLDS, seed=0, first=0, count=150).seen.keys()
     assert reached >= BATCH_SOMETIMES, sorted(BATCH_SOMETIMES - reached)
 
 
@@ -44,9 +44,10 @@ def test_a_schedule_replays_with_a_trace() -> None:
 
 def notice(mutant: BatchMutant) -> Failing | None:
     """The first schedule that gives the mutant away."""
+    worlds = [world for world in BATCH_WORLDS if mutant.world in ("", world.name)]
     with mutant.switch(), unshrunk():
         for first in range(0, 20_000, 100):
-            explored = some(BATCH_WORLDS, seed=2, first=first, count=100)
+            explored = some(worlds, seed=2, first=first, count=100)
             if explored.failing:
                 return explored.failing[0]
     return None
