@@ -14,7 +14,7 @@ from semel.batch import async_runner
 from semel.batch.async_runner import AsyncRunner
 from semel.batch.settings import RunSettings
 from semel.core.batch.operations import EndBatch, FindPages, ItemEnd, PagesFound, SettleItems
-from semel.core.batch.values import ItemStatus
+from semel.core.batch.values import ItemStatus, item_key
 from semel.core.operations import Fail
 from semel.stores.batch import memory
 from semel.stores.batch.memory import MemoryBatches
@@ -109,12 +109,12 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("whoever takes a page over runs items under keys of its own", "B2", "B3")
 def _() -> AbstractContextManager[Any]:
-    right: Any = async_runner.item_key
+    right: Any = item_key
 
-    def item_key(scope: str, operation: str, batch: str, item: str) -> Any:
+    def own_key(scope: str, operation: str, batch: str, item: str) -> Any:
         return right(scope, operation, batch, f"{item}/mine")
 
-    return patch.object(async_runner, "item_key", item_key)
+    return patch.object(async_runner, "item_key", own_key)
 
 
 @mutant("a replayed item is not noted", "B4")
@@ -158,4 +158,4 @@ class _Both(AbstractContextManager[Any]):
 
     def __exit__(self, *raised: object) -> None:
         for switch in reversed(self._switches):
-            switch.__exit__(*raised)  # type: ignore[arg-type]
+            switch.__exit__(*raised)
