@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from semel.batch import Item
+from semel.batch import Item, actions, control
 from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, UsageError
 from tests.batch.desk import Desk
 
@@ -161,14 +161,18 @@ async def test_to_retry_what_is_in_doubt_needs_a_reason(desk: Desk) -> None:
         await desk.do(lambda: batch.retry(cast("Any", "completed")))
 
 
-async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(desk: Desk) -> None:
-    batch = await desk.start(1203)
-    await desk.run(batch, decline_odd, page=200, concurrency=8)
+async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "PAGE_OF_RESULTS", 5)
+    monkeypatch.setattr(actions, "PAGE_OF_RESULTS", 5)
+    batch = await desk.start(23)
+    await desk.run(batch, decline_odd, page=10)
     every = await desk.results(batch)
-    assert [result.position for result in every] == list(range(1203))
-    assert [result.position for result in await desk.results(batch, after=700)] == list(range(701, 1203))
-    failed = await desk.results(batch, status="failed", after=1100)
-    assert [result.position for result in failed] == list(range(1101, 1203, 2))
+    assert [result.position for result in every] == list(range(23))
+    assert [result.position for result in await desk.results(batch, after=7)] == list(range(8, 23))
+    failed = await desk.results(batch, status="failed", after=11)
+    assert [result.position for result in failed] == list(range(13, 23, 2))
     with pytest.raises(UsageError, match="status is one of"):
         await desk.results(batch, status="nonsense")
 

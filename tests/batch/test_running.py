@@ -387,3 +387,33 @@ async def test_a_replayed_item_raises_as_any_record_does(desk: Desk) -> None:
     await desk.run(batch, work)
     with pytest.raises(FailedBefore, match="no"):
         await desk.do(lambda: desk.semel.value(("b", "i0"), operation="pay"))
+
+
+async def test_no_more_items_begin_in_a_second_than_the_rate_says(desk: Desk) -> None:
+    batch = await desk.start(9)
+    began = asyncio.get_running_loop().time()
+    assert (await desk.run(batch, rate=40)).completed == 9
+    assert asyncio.get_running_loop().time() - began >= 8 / 40 - 0.01
+
+
+async def test_a_run_that_is_cancelled_leaves_nothing_that_others_wait_for() -> None:
+    desk = Desk("async")
+    batch = await desk.start(6)
+    arrived, never = asyncio.Event(), asyncio.Event()
+
+    async def wait(item: Item) -> None:
+        desk.ran.append(item.id)
+        arrived.set()
+        await never.wait()
+
+    running = asyncio.create_task(desk.run(batch, handler=wait, concurrency=2, page=3))
+    await arrived.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    begun = set(desk.ran)
+    doubts: list[str] = []
+    status = await desk.run(batch, lambda item: doubts.append(item.id) if item.in_doubt else None, wait=False)
+    assert (status.state, status.completed) == ("completed", 6), "no lease had to pass"
+    assert set(doubts) == begun
+    await desk.close()

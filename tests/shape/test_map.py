@@ -19,6 +19,7 @@ INSIDE = {
     "src/semel/stores/sqlite/batch",
     "src/semel/testing/contract",
     "src/semel_lab/conform/cases",
+    "src/semel_lab/simulate/batches",
     "src/semel_lab/simulate/checks",
     "src/semel_lab/simulate/events",
     "src/semel_lab/simulate/relays",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -74,7 +74,6 @@ from semel.engine.decorator import async_call_function
 from semel.errors import (
     FailedBefore,
     InDoubt,
-    InProgress,
     LeaseLost,
     ResultNotKept,
     SemelError,
@@ -368,8 +367,8 @@ class AsyncRunner:
             call = await self.engine.open(
                 key, operation=PAGE, fingerprint=None, policy=self.settings.page_policy, returns=None
             )
-        except InProgress:
-            return False
+        except TryLater:
+            return False  # somebody works on it, or the store did not answer; it is found again
         if call.result is not None:
             await self.ask(FinishPage(self.batch.number, page.page, page.round))
             return False
@@ -520,7 +519,10 @@ class AsyncRunner:
             await self._open_page(work.page, one_by_one=True)
             return
         self._works.pop(work.page.page, None)
-        await work.call.finish(None)  # it is completed already, with its transaction; now its lease is let go of
+        try:
+            await work.call.finish(None)  # completed already, with its transaction; now its lease is let go of
+        except (LeaseLost, TryLater):
+            return  # whoever finds it finds it done
         if not self._has_seen_commit:
             finished = await self.ask(FinishPage(self.batch.number, work.page.page, work.page.round))
             if not finished.is_done:
@@ -555,7 +557,7 @@ class AsyncRunner:
 
     async def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
         """Note in the row of an item what its record says."""
-        await self._send_end(work, ItemEnd(item.position, status))
+        await self._persist(lambda: self._send_end(work, ItemEnd(item.position, status)))
 
     async def settle(self, work: PageWork, position: int, write: Complete | Fail) -> Any:
         """End the record of an item, and note it in its row; answers as the store does."""
@@ -672,11 +674,15 @@ class AsyncRunner:
 
     async def ask(self, operation: Any) -> Any:
         """Have an operation carried out; a store that does not answer is asked again for a while."""
+        return await self._persist(lambda: self.engine.perform_on(None, _once(operation)))
+
+    async def _persist(self, send: Callable[[], Awaitable[Any]]) -> Any:
+        """Send something until the store answers, for a while: all that is sent so may be sent again."""
         clock = self.engine.clock
         until, pause = clock.monotonic() + _GIVE_UP_AFTER, _FIRST_LOOK
         while True:
             try:
-                return await self.engine.perform_on(None, _once(operation))
+                return await send()
             except StoreMisconfigured:
                 raise
             except StoreUnavailable:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -75,7 +75,6 @@ from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import (
     FailedBefore,
     InDoubt,
-    InProgress,
     LeaseLost,
     ResultNotKept,
     SemelError,
@@ -369,8 +368,8 @@ class SyncRunner:
             call = self.engine.open(
                 key, operation=PAGE, fingerprint=None, policy=self.settings.page_policy, returns=None
             )
-        except InProgress:
-            return False
+        except TryLater:
+            return False  # somebody works on it, or the store did not answer; it is found again
         if call.result is not None:
             self.ask(FinishPage(self.batch.number, page.page, page.round))
             return False
@@ -521,7 +520,10 @@ class SyncRunner:
             self._open_page(work.page, one_by_one=True)
             return
         self._works.pop(work.page.page, None)
-        work.call.finish(None)  # it is completed already, with its transaction; now its lease is let go of
+        try:
+            work.call.finish(None)  # completed already, with its transaction; now its lease is let go of
+        except (LeaseLost, TryLater):
+            return  # whoever finds it finds it done
         if not self._has_seen_commit:
             finished = self.ask(FinishPage(self.batch.number, work.page.page, work.page.round))
             if not finished.is_done:
@@ -556,7 +558,7 @@ class SyncRunner:
 
     def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
         """Note in the row of an item what its record says."""
-        self._send_end(work, ItemEnd(item.position, status))
+        self._persist(lambda: self._send_end(work, ItemEnd(item.position, status)))
 
     def settle(self, work: PageWork, position: int, write: Complete | Fail) -> Any:
         """End the record of an item, and note it in its row; answers as the store does."""
@@ -673,11 +675,15 @@ class SyncRunner:
 
     def ask(self, operation: Any) -> Any:
         """Have an operation carried out; a store that does not answer is asked again for a while."""
+        return self._persist(lambda: self.engine.perform_on(None, _once(operation)))
+
+    def _persist(self, send: Callable[[], Any]) -> Any:
+        """Send something until the store answers, for a while: all that is sent so may be sent again."""
         clock = self.engine.clock
         until, pause = clock.monotonic() + _GIVE_UP_AFTER, _FIRST_LOOK
         while True:
             try:
-                return self.engine.perform_on(None, _once(operation))
+                return send()
             except StoreMisconfigured:
                 raise
             except StoreUnavailable:
