@@ -19,8 +19,8 @@ SCRIPT = ROOT / "scripts" / "generate-signatures"
 PAGES = ("api", "http", "client", "stores", "events", "workflow")
 IMPORTED = re.compile(r"^from (semel(?:\.[\w.]+)?) import ([\w, ]+)$", re.MULTILINE)
 OTHER_PAGES = {"semel.errors", "semel.events.brokers", "semel.testing.contract", "semel.workflow.engines"}
-"""The error tree has a table of its own, which is compared elsewhere; of the packages of brokers and engines, modules are
-imported, which show what they export; the contract is for authors of stores."""
+"""The error tree has a table of its own, which is compared elsewhere; of the packages of brokers and engines, modules
+are imported, which show what they export; the contract is for authors of stores."""
 
 
 @pytest.fixture(scope="module")

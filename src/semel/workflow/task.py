@@ -92,7 +92,7 @@ class Task:
         """The inputs that key and scope may name, as annotated: 1500 and "1500.00" are one amount."""
         named = {*_names(self.key), *_names(self.scope)}
         inputs = self.execution.inputs.inputs
-        given = [item for item in inputs if item.name in named and variables.get(item.name) is not None]
+        given = [item for item in inputs if item.name in named and item.is_given(variables)]
         return {item.name: item.decode(variables) for item in given}
 
     def request(
