@@ -234,6 +234,18 @@ def test_a_process_is_started_once_although_the_answer_was_lost() -> None:
     play(scenario)
 
 
+def test_an_engine_that_forgot_an_instance_does_not_start_it_again() -> None:
+    async def scenario(office: Office) -> None:
+        async with office.camunda.client() as client:
+            asked: dict[str, Any] = {"key": ("CLAIM-001",), "client": client}
+            first = await camunda7.start(office.semel, URL, "revenue", ASKED, **asked)
+            office.camunda.instances.clear()
+            assert await camunda7.start(office.semel, URL, "revenue", ASKED, **asked) == first
+        assert office.camunda.instances == []
+
+    play(scenario)
+
+
 def test_variables_keep_their_types_on_the_way() -> None:
     given = {"a": None, "b": True, "c": 1, "d": 2**40, "e": 1.5, "f": "x", "g": {"h": [1]}}
     typed = camunda7.typed_variables(given)

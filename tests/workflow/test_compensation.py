@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
+from semel import Happened
 from semel.testing import Crash
 from semel.workflow import BpmnError, Completed, Incident, Retry
-from tests.workflow.clinic import VARIABLES, CardDeclined, PayClaim, SyncPayClaim, fail
+from tests.workflow.clinic import VARIABLES, CardDeclined, PayClaim, Payment, SyncPayClaim, fail
 from tests.workflow.conftest import Clinic
 
 pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("kind",))]
@@ -78,6 +81,33 @@ def test_what_is_in_doubt_needs_a_person(clinic: Clinic) -> None:
     clinic.clock.advance(timedelta(seconds=31))
     assert clinic.compensate(VARIABLES) == Incident(clinic.pay.identify(VARIABLES).reference)
     assert not clinic.gateway.refunds
+
+
+def test_a_hook_that_knows_of_the_task_does_not_settle_its_compensation(clinic: Clinic) -> None:
+    class Asks(PayClaim):
+        in_doubt = "reconcile"
+
+        def reconcile(self, attempt: Any) -> Any:
+            return Happened(Payment("R-7", Decimal(1500)))
+
+    class SyncAsks(SyncPayClaim):
+        in_doubt = "reconcile"
+
+        def reconcile(self, attempt: Any) -> Any:
+            return Happened(Payment("R-7", Decimal(1500)))
+
+    pay = clinic.make(Asks, SyncAsks)
+    clinic.run(VARIABLES, pay)
+
+    def lose_the_answer(receipt: str) -> None:
+        raise RuntimeError("no answer")
+
+    clinic.gateway.refund = lose_the_answer  # type: ignore[method-assign]
+    first = clinic.compensate(VARIABLES, pay)
+    assert isinstance(first, Incident)
+    clinic.clock.advance(timedelta(hours=1))
+    clinic.call(clinic.semel.sweep)
+    assert clinic.compensate(VARIABLES, pay) == first
 
 
 def test_a_compensation_that_failed_for_good_does_not_mark_the_original(clinic: Clinic) -> None:

@@ -37,6 +37,10 @@ class Input:
     shape: codec.Shape
     default: Any
 
+    def is_given(self, variables: Mapping[str, Any]) -> bool:
+        """Whether there is a value for it, be it the default."""
+        return variables.get(self.name) is not None or self.default is not _REQUIRED
+
     def decode(self, variables: Mapping[str, Any]) -> Any:
         """Its value, as annotated.
 

@@ -92,7 +92,7 @@ class Task:
         """The inputs that key and scope may name, as annotated: 1500 and "1500.00" are one amount."""
         named = {*_names(self.key), *_names(self.scope)}
         inputs = self.execution.inputs.inputs
-        given = [item for item in inputs if item.name in named and variables.get(item.name) is not None]
+        given = [item for item in inputs if item.name in named and item.is_given(variables)]
         return {item.name: item.decode(variables) for item in given}
 
     def request(
@@ -127,11 +127,11 @@ class Task:
         code = next((self.errors[kind] for kind in type(error).__mro__ if kind in self.errors), None)
         return error if code is None else RecordedBpmnError(BpmnError(code, str(error)))
 
-    def after_failure(self, error: Exception, reference: str, number: int) -> End:
+    def after_failure(self, work: Work, error: Exception, reference: str, number: int) -> End:
         """What an error of the function means, which is recorded by now."""
         if isinstance(error, RecordedBpmnError):
             return error.error
-        policy, reason = self.policy, f"{type(error).__name__}: {error!s:.200}"
+        policy, reason = work.spec.policy, f"{type(error).__name__}: {error!s:.200}"
         had_no_effect = isinstance(error, policy.retry_errors)
         is_last = policy.max_attempts is not None and number >= policy.max_attempts
         if isinstance(error, policy.final_errors) or (is_last and (had_no_effect or policy.in_doubt == "rerun")):

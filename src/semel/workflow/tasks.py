@@ -60,7 +60,7 @@ class Run:
         """
         reference = self.request.key.reference
         if error is self.error:
-            return self.task.after_failure(error, reference, self.number)
+            return self.task.after_failure(self.work, error, reference, self.number)
         if isinstance(error, SemelError):
             return self.task.explain(error, reference)
         raise error

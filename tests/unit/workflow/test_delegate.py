@@ -129,6 +129,14 @@ def test_a_missing_or_null_variable_takes_its_default(semel: Semel) -> None:
     assert again.variables["idempotencyDuplicate"] is True
 
 
+def test_a_key_part_that_is_missing_takes_the_default_of_its_parameter(semel: Semel) -> None:
+    @delegate(semel, operation="DEFAULTED", key=("claimId", "kind"))
+    def appeal(claimId: str, kind: str = "technical") -> str:  # noqa: N803
+        return kind
+
+    assert appeal.identify({"claimId": "1"}) == appeal.identify({"claimId": "1", "kind": "technical"})
+
+
 def test_a_missing_variable_without_a_default_is_refused(semel: Semel) -> None:
     class Needs(Submit):
         def execute(self, claimId: str, insuranceId: str, guide: str) -> str:  # type: ignore[override]  # noqa: N803
