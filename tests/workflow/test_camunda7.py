@@ -147,7 +147,7 @@ def test_a_task_that_two_workers_have_is_done_once_and_never_an_incident() -> No
     play(scenario)
 
 
-def test_a_completion_that_comes_too_late_is_success() -> None:
+def test_a_completion_that_comes_too_late_is_success(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(office: Office) -> None:
         slow = office.pay = Slow(office.semel, office.gateway)
         task = office.camunda.add("t1", "payment", ASKED)
@@ -159,6 +159,7 @@ def test_a_completion_that_comes_too_late_is_success() -> None:
         assert office.gateway.charges == {"CLAIM-001": 1}
 
     play(scenario)
+    assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 def test_a_lock_is_extended_while_the_delegate_runs() -> None:

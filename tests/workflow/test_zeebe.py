@@ -123,7 +123,7 @@ def test_a_job_that_is_activated_twice_is_done_once_and_never_an_incident() -> N
     play(scenario)
 
 
-def test_a_completion_that_comes_too_late_is_success() -> None:
+def test_a_completion_that_comes_too_late_is_success(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(office: Office) -> None:
         slow = office.pay = Slow(office.semel, office.gateway)
         job = office.engine.add(1, VARIABLES)
@@ -135,6 +135,7 @@ def test_a_completion_that_comes_too_late_is_success() -> None:
         assert office.gateway.charges == {"CLAIM-001": 1}
 
     play(scenario)
+    assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 def test_the_time_of_a_job_is_extended_while_the_delegate_runs() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, Unpack
 from semel.api import AsyncSemel, Semel
 from semel.core.key import SHARED, Key
 from semel.core.policy import Policy, PolicyFields
-from semel.core.record import About, Unknown
+from semel.core.record import About
 from semel.engine.async_engine import AsyncAttempt, AsyncEngine
 from semel.engine.clock import Backoff
 from semel.engine.decorator import call_spec_of, check_async_function, check_sync_function, name_of, operation_name
@@ -30,7 +30,6 @@ else:
     S = TypeVar("S", Semel, AsyncSemel)
 
 KEEP_FOR: Final = timedelta(days=7)
-COMPENSATES: Final = "compensates"
 VALUE: Final = "value"
 
 
@@ -226,9 +225,6 @@ class Delegate(Generic[S]):
     def _policy_fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"keep_for": KEEP_FOR, "when_running": "reject"}
         fields |= {name: getattr(self, name) for name in PolicyFields.__annotations__ if hasattr(self, name)}
-        hook = fields.get("reconcile")
-        if hook is not None:
-            fields["reconcile"] = _hook_of_execution(hook)
         return fields
 
     def _work(self, engine: Any, operation: str, function: Any, inputs: Inputs, policy: Policy) -> Work:
@@ -350,15 +346,9 @@ def _fingerprint_of_all(left_out: frozenset[str] | set[str]) -> Callable[..., An
     return compared
 
 
-def _hook_of_execution(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The hook, which is asked about the task and not about its compensation: those share an operation."""
-
-    def ask_hook(attempt: Any) -> Any:
-        return Unknown() if COMPENSATES in attempt.about.tags else hook(attempt)
-
-    return ask_hook
-
-
 def _for_compensation(policy: Policy) -> Policy:
-    """The policy of a compensation: a hook that knows whether the task happened cannot tell whether it was undone."""
+    """The policy of a compensation: a hook that knows whether the task happened cannot tell whether it was undone.
+
+    A record keeps the policy of its owner, so sweeps, which know the operation alone, do not ask the hook either.
+    """
     return policy if policy.reconcile is None else policy.replace(in_doubt="hold", reconcile=None)
