@@ -343,19 +343,16 @@ class CallSpec:
             self.attempt.refuse_given(args, kwargs, self.operation)
         values = (None if self.names is None else self.names.bind(args, kwargs)) or self._bind(args, kwargs)
         key = Key.of(self.key(values, args, kwargs), operation=self.operation, scope=self.scope(values, args, kwargs))
+        asked = values if self.asked is None else self.asked(values, args, kwargs)
+        taken = self.fingerprints.take(asked)
         about = self.about
         if about is not None:
             about = About.of(about(*args, **kwargs) if callable(about) else about)
-        return self._request(key, about or NOTHING, values, args, kwargs)
+        return Request(key, taken, self.policy, self.terms, about or NOTHING, self.shape, asked, self.fingerprints)
 
     def request_under(self, key: Key, about: About, arguments: dict[str, Any]) -> Request:
         """What one call asks for whose key is known already; `arguments` are all of them, by name."""
-        return self._request(key, about, arguments, (), arguments)
-
-    def _request(
-        self, key: Key, about: About, values: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Request:
-        asked = values if self.asked is None else self.asked(values, args, kwargs)
+        asked = arguments if self.asked is None else self.asked(arguments, (), arguments)
         taken = self.fingerprints.take(asked)
         return Request(key, taken, self.policy, self.terms, about, self.shape, asked, self.fingerprints)
 
