@@ -68,6 +68,24 @@ def _app(kind: str, folder: Path, name: str) -> Any:
     return app
 
 
+@contextmanager
+def leave_logging_alone() -> Iterator[None]:
+    """Keep a worker from setting up the logging of this process; show errors of Celery only."""
+    from celery import signals
+
+    def set_up_nothing(**_: Any) -> None: ...
+
+    logger = logging.getLogger("celery")
+    level = logger.level
+    signals.setup_logging.connect(set_up_nothing, weak=False)
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        signals.setup_logging.disconnect(set_up_nothing)
+
+
 def _working(kind: str, name: str, decorate: Decorate) -> Callable[[Path, Effort], AbstractContextManager[Measure]]:
     """A worker that takes tasks that are there."""
 
@@ -75,10 +93,13 @@ def _working(kind: str, name: str, decorate: Decorate) -> Callable[[Path, Effort
     def prepare(folder: Path, effort: Effort) -> Iterator[Measure]:
         from celery.contrib.testing.worker import start_worker
 
-        logging.getLogger("celery").setLevel(logging.ERROR)
         numbers, counter = Numbers(), _Counter()
         app = _app(kind, folder, name)
-        with database(folder, f"celery_{kind}_{name}") as url, decorate(app, url) as make_task:
+        with (
+            leave_logging_alone(),
+            database(folder, f"celery_{kind}_{name}") as url,
+            decorate(app, url) as make_task,
+        ):
 
             def charge(order_id: str, cents: int) -> str:
                 counter.count()
