@@ -141,7 +141,9 @@ def check(store: str, size: float, most: float, record_property: Figures) -> Non
 
 
 def test_a_record_on_postgresql_takes_no_more_bytes(postgresql: Databases, record_property: Figures) -> None:
-    check("postgresql", postgresql_bytes(postgresql.new_database()), 378, record_property)
+    # Which claims go out as one list depends on time, and with it whether the last page of the table is one more.
+    page = 8192 / RECORDS
+    check("postgresql", postgresql_bytes(postgresql.new_database()), 378 + page, record_property)
 
 
 def test_a_record_on_mariadb_takes_no_more_bytes(mariadb: Databases, record_property: Figures) -> None:
