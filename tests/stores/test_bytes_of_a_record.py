@@ -141,9 +141,13 @@ def check(store: str, size: float, most: float, record_property: Figures) -> Non
 
 
 def test_a_record_on_postgresql_takes_no_more_bytes(postgresql: Databases, record_property: Figures) -> None:
-    # Which claims go out as one list depends on time, and with it whether the last page of the table is one more.
-    page = 8192 / RECORDS
-    check("postgresql", postgresql_bytes(postgresql.new_database()), 378 + page, record_property)
+    # When a vacuum can remove a row depends on what else the server does, so the least of some fillings counts.
+    most = 378
+    least = postgresql_bytes(postgresql.new_database())
+    for _ in range(2):
+        if least > most:
+            least = min(least, postgresql_bytes(postgresql.new_database()))
+    check("postgresql", least, most, record_property)
 
 
 def test_a_record_on_mariadb_takes_no_more_bytes(mariadb: Databases, record_property: Figures) -> None:

@@ -3,7 +3,7 @@
 
 - An item is an ordinary call: claimed, run under its lease, ended under it. Claims are sent in advance as lists, except
   where a crash would leave in doubt what has not begun; ends are sent as lists, whatever has ended meanwhile.
-- The row of an item follows its record. Whoever takes a page over finds what is done, and notes it without running it.
+- The row of an item follows its record. Taking a page over means to note what is done without running it.
 - An error that was seen ends an item once its attempts are used up. What nobody saw the end of runs again, is asked
   about, or is held, as the policy says.
 - Nothing of a batch is lost with this process: all that it holds are leases.
@@ -602,7 +602,7 @@ class SyncRunner:
                 self._send_of_page(page, some)
         except BaseException as error:
             # Cut off on the way: those who wait send theirs again, as after a lost reply.
-            cut_off = StoreUnavailable("The end was not sent, because whoever sent it was cut off; it is sent again.")
+            cut_off = StoreUnavailable("The end was not sent, because its sender was cut off; it is sent again.")
             cut_off.__cause__ = error
             for some in by_page.values():
                 for pending in some:
