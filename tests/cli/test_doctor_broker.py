@@ -36,6 +36,39 @@ semel = AsyncSemel("{url}")
 consumer = Consumer(semel, "billing", keep_for=timedelta(days=2), max_runtime=timedelta(minutes=10))
 relay = Relay(Outbox(semel), object(), keep_for=timedelta(days=3))
 """
+SUBSCRIBER = """
+from datetime import timedelta
+
+from faststream import AckPolicy
+from faststream.rabbit import RabbitBroker, RabbitQueue, RabbitRouter
+from semel import AsyncSemel
+from semel.events.brokers.faststream import inbox
+
+settings = dict(keep_for=timedelta(days=2), max_runtime=timedelta(minutes=10))
+broker = RabbitBroker("{broker}", middlewares=[inbox(AsyncSemel("{url}"), "billing", **settings)])
+router = RabbitRouter(prefix="{prefix}")
+
+
+@router.subscriber(RabbitQueue("{queue}", declare=False), ack_policy=AckPolicy.MANUAL)
+async def charge(body: dict) -> None: ...
+
+
+broker.include_router(router)
+"""
+TASKS = """
+from datetime import timedelta
+
+from celery import Celery
+from semel import Semel
+from semel.events.brokers.celery import once_task
+
+app = Celery("shop", broker="{broker}", set_as_current=False)
+app.conf.update(task_default_queue="{queue}", broker_transport_options={{"confirm_publish": True}})
+
+
+@once_task(app, Semel("{url}"), key="name", name="charge", shared=False, keep_for=timedelta(days=2))
+def charge(name: str) -> None: ...
+"""
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +157,34 @@ class TestRabbitmq:
         assert done.returncode == 2
         assert "may not look" in done.stderr
         assert "hush" not in done.stderr
+
+    def test_a_queue_of_a_subscriber_of_faststream_is_compared(
+        self, managed: tuple[Broker, str], shop: Database, call: Run, tmp_path: Path
+    ) -> None:
+        broker, plugin = managed
+        queue = declare(broker, message_ttl=3 * DAY_MS)
+        prefix, name = queue[:6], queue[6:]
+        text = SUBSCRIBER.format(url=shop.url, broker=broker.url, prefix=prefix, queue=name)
+        (tmp_path / "subscribers.py").write_text(text)
+        options = ["--faststream", "subscribers:broker", "--management", plugin]
+        code, found = findings(call, shop.url, *options)
+        assert (code, found["redelivery"]["verdict"]) == (1, "fix")
+        assert f"queue {queue}: up to 3d" in found["redelivery"]["found"]
+        assert found["consumer_timeout"]["verdict"] == "ok"
+        _, found = findings(call, shop.url, *options, "--consumer-timeout", "5m")
+        assert found["consumer_timeout"]["verdict"] == "fix"
+
+    def test_the_queues_of_an_application_of_celery_are_compared(
+        self, managed: tuple[Broker, str], shop: Database, call: Run, tmp_path: Path
+    ) -> None:
+        broker, plugin = managed
+        queue = declare(broker, message_ttl=3 * DAY_MS)
+        (tmp_path / "tasks.py").write_text(TASKS.format(url=shop.url, broker=broker.url, queue=queue))
+        code, found = findings(call, shop.url, "--celery", "tasks:app", "--management", plugin)
+        assert (code, found["redelivery"]["verdict"]) == (1, "fix")
+        assert "marks of charge are kept for 2d" in found["redelivery"]["found"]
+        code, found = findings(call, shop.url, "--celery", "tasks:app")
+        assert (code, "redelivery" in found) == (0, False)
 
 
 def test_a_broker_that_tells_nothing_is_not_called_fine(shop: Database, call: Run) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def running_worker(settings: Settings, log: Path) -> Iterator[Application]:
-    """The application, with one worker that takes its tasks."""
+def running_worker(settings: Settings, log: Path, *, through: str | None = None) -> Iterator[Application]:
+    """The application, with one worker that takes its tasks; `through` is how the worker alone reaches the broker."""
     # Imported, so that its classes have the same names here and there.
     start = "import sys; from tests.events.celery_program import main; main(sys.argv[1])"
-    command = [sys.executable, "-c", start, settings.to_text()]
+    command = [sys.executable, "-c", start, replace(settings, broker=through or settings.broker).to_text()]
     with log.open("w") as output, child(command, cwd=_ROOT, stdout=output, stderr=output):
         program = Application(settings)
         try:

@@ -246,5 +246,7 @@ def main(text: str) -> None:
     signals.task_retry.connect(tell_retry, weak=False)
     signals.task_postrun.connect(tell_end, weak=False)
     settings = program.settings
+    # Two workers of the same name keep each other from a queue of theirs.
     words = ["worker", "--pool", settings.pool, "--concurrency", str(settings.concurrency)]
+    words += ["--hostname", f"{settings.queue}@%h"]
     program.app.worker_main([*words, "--loglevel", "INFO", "--without-gossip", "--without-mingle"])

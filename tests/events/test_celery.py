@@ -13,6 +13,7 @@ from typing import Any
 import pydantic
 import pytest
 from celery import Celery, chain, signals
+from celery._state import _task_stack
 from celery.exceptions import Ignore, Reject, Retry
 from kombu.exceptions import OperationalError
 
@@ -132,6 +133,12 @@ class TestDecoration:
     def test_an_unknown_field_of_a_task_is_an_attribute_of_it(self, app: Celery, semel: Semel) -> None:
         assert raising(app, semel, ValueError(), team="billing").team == "billing"
 
+    def test_an_attribute_of_the_base_may_resemble_a_field_of_the_policy(self, app: Celery, semel: Semel) -> None:
+        class Base(app.Task):  # type: ignore[misc]  # made by the application
+            keep_fro = 0
+
+        assert raising(app, semel, ValueError(), base=Base, keep_fro=60).keep_fro == 60
+
     def test_an_asynchronous_engine_is_refused(self, app: Celery) -> None:
         with pytest.raises(UsageError, match="takes a Semel, not a AsyncSemel"):
             once_task(app, AsyncSemel(MemoryStore()))  # type: ignore[arg-type]  # as somebody without types would
@@ -156,6 +163,135 @@ class TestDecoration:
         with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
             task.delay()
         assert task.delay("n").get() == "n"
+
+
+class Declined(Exception):
+    """Settled: this is the answer."""
+
+
+class TestWhatOnceIsGiven:
+    """Rules and policy are those that `semel.once` takes, and reach it."""
+
+    def test_a_copy_does_not_wait_where_it_would_take_the_place_of_another(self, app: Celery, semel: Semel) -> None:
+        assert raising(app, semel, ValueError()).semel_policy.when_running == "reject"
+
+    @pytest.mark.parametrize(
+        "given", [{"when_running": "wait"}, {"policy": Policy(when_running="wait")}], ids=["field", "policy"]
+    )
+    def test_a_copy_waits_where_somebody_says_so(self, app: Celery, semel: Semel, given: dict[str, Any]) -> None:
+        assert raising(app, semel, ValueError(), **given).semel_policy.when_running == "wait"
+
+    def test_what_a_task_carries_is_the_policy_of_its_operation(self, app: Celery, tmp_path: Path) -> None:
+        file = tmp_path / "semel.toml"
+        file.write_text('store = "memory://"\n\n[operations.raising]\nmax_runtime = "PT7M"\n')
+        with Semel.from_settings(file) as semel:
+            assert raising(app, semel, ValueError()).semel_policy.max_runtime == timedelta(minutes=7)
+
+    @pytest.mark.parametrize("given", [{"final_errors": (Declined,)}, {"policy": Policy(final_errors=(Declined,))}])
+    def test_final_errors_of_ones_own_are_final(self, app: Celery, semel: Semel, given: dict[str, Any]) -> None:
+        task = raising(app, semel, Declined("no money"), **given)
+        with pytest.raises(Declined):
+            deliver(task, "n")
+        with pytest.raises(FailedBefore, match="no money"):
+            deliver(task, "n")
+
+    @pytest.mark.parametrize("given", [{"retry_errors": (Declined,)}, {"policy": Policy(retry_errors=(Declined,))}])
+    def test_retry_errors_of_ones_own_leave_no_doubt(self, app: Celery, semel: Semel, given: dict[str, Any]) -> None:
+        with pytest.raises(Declined):
+            deliver(raising(app, semel, Declined("not yet"), **given), "n")
+        record = semel.read("n", operation="raising")
+        assert record is not None
+        assert record.status == "failed"
+
+    def test_what_celery_is_not_to_try_again_is_added_to(self, app: Celery, semel: Semel) -> None:
+        task = raising(app, semel, ValueError(), dont_autoretry_for=(TypeError,))
+        assert task.dont_autoretry_for == (TypeError, SemelError)
+
+    def test_what_a_base_is_not_to_try_again_is_added_to(self, app: Celery, semel: Semel) -> None:
+        class Base(app.Task):  # type: ignore[misc]  # made by the application
+            dont_autoretry_for = (KeyError,)
+
+        assert raising(app, semel, ValueError(), base=Base).dont_autoretry_for == (KeyError, SemelError)
+
+    def test_scopes_are_apart(self, eager: Celery, semel: Semel) -> None:
+        ran = []
+
+        @once_task(eager, semel, shared=False, key="name", scope="tenant", operation="task", ignore=("tenant",))
+        def task(name: str, tenant: str) -> None:
+            ran.append(tenant)
+
+        for tenant in ("a", "b", "a"):
+            task.delay("n", tenant).get()
+        assert ran == ["a", "b"]
+
+    def test_what_is_named_is_compared_and_nothing_else(self, eager: Celery, semel: Semel) -> None:
+        @once_task(eager, semel, shared=False, key="name", fingerprint=("cents",))
+        def task(name: str, cents: int, note: str) -> int:
+            return cents
+
+        assert [task.delay("n", 1, "first").get(), task.delay("n", 1, "second").get()] == [1, 1]
+        with pytest.raises(KeyReused):
+            task.delay("n", 2, "first").get()
+
+    def test_a_bound_task_compares_what_is_named(self, eager: Celery, semel: Semel) -> None:
+        @once_task(eager, semel, shared=False, bind=True, key="name", fingerprint=("cents",))
+        def task(self: Any, name: str, cents: int) -> str:
+            return f"{self.name} {cents}"
+
+        assert task.delay("n", 1).get().endswith(" 1")
+        with pytest.raises(KeyReused):
+            task.delay("n", 2).get()
+
+    @pytest.mark.parametrize("bind", [False, True])
+    def test_what_is_ignored_is_not_compared(self, eager: Celery, semel: Semel, bind: bool) -> None:
+        def plain(name: str, note: str) -> str:
+            return note
+
+        def bound(self: Any, name: str, note: str) -> str:
+            return note
+
+        make = once_task(eager, semel, shared=False, bind=bind, key="name", operation="task", ignore=("note",))
+        task = make(bound if bind else plain)
+        assert [task.delay("n", "first").get(), task.delay("n", note="second").get()] == ["first", "first"]
+
+    def test_the_record_says_what_it_is_about(self, eager: Celery, semel: Semel) -> None:
+        def about(name: str) -> dict[str, Any]:
+            return {"business_key": f"order {name}"}
+
+        @once_task(eager, semel, shared=False, key="name", operation="task", about=about)
+        def task(name: str) -> None: ...
+
+        task.delay("n").get()
+        record = semel.read("n", operation="task")
+        assert record is not None
+        assert record.about is not None
+        assert record.about.business_key == "order n"
+
+    def test_a_value_of_an_older_release_is_upgraded(self, eager: Celery, semel: Semel) -> None:
+        semel.run("n", lambda: "7", operation="task", fingerprint={})
+
+        @once_task(eager, semel, shared=False, key="name", operation="task", upgrade=int)
+        def task(name: str) -> int:
+            return 8
+
+        assert task.delay("n").get() == 7
+
+    @pytest.mark.parametrize("given", [{"keep_for": 60}, {"policy": Policy(keep_for=60)}], ids=["field", "policy"])
+    def test_the_policy_is_that_of_the_record(self, eager: Celery, semel: Semel, given: dict[str, Any]) -> None:
+        @once_task(eager, semel, shared=False, key="name", operation="task", **given)
+        def task(name: str) -> None: ...
+
+        task.delay("n").get()
+        record = semel.read("n", operation="task")
+        assert record is not None
+        assert record.keep_for == timedelta(minutes=1)
+
+    def test_keyword_arguments_reach_the_body(self, eager: Celery, semel: Semel) -> None:
+        @once_task(eager, semel, shared=False, key="name")
+        def task(name: str, *, cents: int) -> str:
+            return f"{name} {cents}"
+
+        assert task.delay(name="n", cents=3).get() == "n 3"
 
 
 class TestEager:
@@ -187,6 +323,18 @@ class TestEager:
         record = semel.read("t-1", operation="task")
         assert record is not None
         assert record.attempts == 3
+
+    def test_tasks_of_one_chain_have_keys_of_their_own(self, app: Celery, semel: Semel) -> None:
+        @once_task(app, semel, shared=False, operation="task")
+        def task(name: str) -> str:
+            return name
+
+        _task_stack.push(task)
+        try:
+            deliver(task, "n", root_id="t-0")
+        finally:
+            _task_stack.pop()
+        assert semel.read("t-1", operation="task") is not None
 
     def test_what_may_succeed_later_is_raised_as_it_is(self, eager: Celery, semel: Semel) -> None:
         @once_task(eager, semel, shared=False, key="name", operation="task")
@@ -244,6 +392,17 @@ def _row_of(error: SemelError) -> str:
     return "InDoubt with retry_after" if isinstance(error, InDoubt) else type(error).__name__
 
 
+def rows_of_errors() -> dict[str, tuple[str, str]]:
+    """The state of a task and what becomes of its message, by the rows of the reference."""
+    found: dict[str, tuple[str, str]] = {}
+    state = message = ""
+    for error, _, told_state, told_message in table(page("docs/reference/events.md"), "error"):
+        state = state if told_state == "the same" else told_state
+        message = message if told_message == "the same" else told_message
+        found[error] = state, message
+    return found
+
+
 class TestWhatCeleryIsTold:
     @pytest.mark.parametrize(("error", "seconds"), SENT_AGAIN, ids=lambda given: type(given).__name__)
     def test_what_may_succeed_later_is_sent_again_uncounted(
@@ -253,6 +412,9 @@ class TestWhatCeleryIsTold:
         with pytest.raises(Retry) as caught:
             deliver(task, "n", retries=2)
         assert caught.value.when == seconds
+        assert caught.value.sig.options["countdown"] == seconds
+        assert caught.value.exc is error
+        assert caught.value.__cause__ is error
         (message,) = sent(app)
         assert (message["id"], message["retries"]) == ("t-1", 2)
         assert message["eta"] is not None
@@ -274,17 +436,26 @@ class TestWhatCeleryIsTold:
         assert (told.reference, str(told)) == ("ab12", str(caught.value))
 
     def test_the_reference_has_a_row_for_each_of_them(self) -> None:
-        rows = {(row[0], row[2].startswith("FAILURE")) for row in table(page("docs/reference/events.md"), "error")}
-        again = {(_row_of(error), False) for error, _ in SENT_AGAIN}
-        assert {(error, state) for error, state in rows if not state} == again
-        failed = {(type(error).__name__, True) for error in FAILED} | {("InDoubt without", True)}
-        assert {(error, state) for error, state in rows if state} == failed
+        after = {7.0: "retry_after", 1.0: "1 s"}
+        again = {
+            _row_of(error): (f"RETRY, not counted, after {after[seconds]}", "sent again, then acknowledged")
+            for error, seconds in SENT_AGAIN
+        }
+        failed = {type(error).__name__: ("FAILURE", "acknowledged") for error in FAILED}
+        held = {"InDoubt without": ("FAILURE with TaskInDoubt, which has the reference", "acknowledged")}
+        assert rows_of_errors() == {**again, **failed, **held}
 
     def test_the_countdown_stays_below_the_visibility_timeout(self, app: Celery, semel: Semel) -> None:
         app.conf.broker_transport_options = {"visibility_timeout": 4}
         with pytest.raises(Retry) as caught:
             deliver(raising(app, semel, InProgress("wait", retry_after=LATER)), "n")
-        assert caught.value.when == 2.0
+        assert (caught.value.when, caught.value.sig.options["countdown"]) == (2.0, 2.0)
+
+    def test_a_countdown_that_is_short_enough_stays(self, app: Celery, semel: Semel) -> None:
+        app.conf.broker_transport_options = {"visibility_timeout": 60}
+        with pytest.raises(Retry) as caught:
+            deliver(raising(app, semel, InProgress("wait", retry_after=LATER)), "n")
+        assert caught.value.when == 7.0
 
     def test_what_cannot_be_sent_again_is_given_back(
         self, app: Celery, semel: Semel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -363,7 +534,10 @@ class TestStartOfAWorker:
         ("broker", "transport", "max_runtime", "told"),
         [
             ("redis://localhost", {"visibility_timeout": 60}, 61, True),
+            ("redis://localhost", {"visibility_timeout": 60}, 60, True),
             ("redis://localhost", {"visibility_timeout": 60}, 59, False),
+            ("sqs://", {}, 1800, True),
+            ("sqs://", {}, 1799, False),
             ("redis://localhost", {}, 3601, True),
             ("redis://localhost", {}, 900, False),
             ("amqp://localhost", {"confirm_publish": True}, 1800, True),
@@ -379,6 +553,13 @@ class TestStartOfAWorker:
         signals.worker_init.send(sender=Worker(app=app))
         assert ("raising" in caplog.text) is told
         app.close()
+
+    @pytest.mark.parametrize("option", ["acks_late", "reject_on_worker_lost"])
+    def test_each_option_that_annotations_switch_off_is_named(self, app: Celery, semel: Semel, option: str) -> None:
+        app.conf.task_annotations = {"raising": {option: False}}
+        raising(app, semel, ValueError())
+        with pytest.raises(SystemExit, match=f"task_annotations set {option} of raising to False"):
+            signals.worker_init.send(sender=Worker(app=app))
 
     def test_it_says_that_rabbitmq_confirms_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         app = Celery("shop", broker="amqp://localhost", set_as_current=False)

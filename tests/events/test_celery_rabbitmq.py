@@ -1,13 +1,18 @@
 """Celery on RabbitMQ, with a worker of processes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from secrets import token_hex
 
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
+from semel import Policy
+from semel.errors import FailedBefore, InDoubt, KeyReused
+from tests.docs.pages import page, table
 from tests.events.celery_cases import CeleryCases, running_worker, until, value_of
-from tests.events.celery_program import Application, Settings
+from tests.events.celery_program import LEASE, Application, Settings
+from tests.events.taps import parse_celery, tap
 from tests.servers.broker import Broker
 from tests.servers.databases import Databases
 from tests.servers.redis import RedisServer
@@ -53,3 +58,103 @@ class TestRabbitmq(CeleryCases):
         # The first has failed by its time limit; what came of it in the end is told to another task of the same key.
         assert value_of(program.hard.delay(name)) == "done"
         assert len(program.noted("entered", name)) == 2
+
+
+TOLD = {
+    "acknowledged": ["acknowledged"],
+    "sent again, then acknowledged": ["sent again", "acknowledged"],
+}
+"""What the worker says, by the words of the reference about the message of a task."""
+FAILURES: list[tuple[type[Exception], str, str, tuple[int, ...]]] = [
+    (FailedBefore, "FailedBefore", "charge", (1,)),
+    (InDoubt, "InDoubt without", "held", ()),
+    (KeyReused, "KeyReused", "charge", (2,)),
+]
+_ASKED: dict[str, dict[str, int]] = {"charge": {"cents": 1}, "held": {}}
+
+
+@pytest.fixture(scope="module")
+def tapped(
+    rabbitmq: Broker,
+    postgresql: Databases,
+    start_redis: Callable[..., AbstractContextManager[RedisServer]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Application, list[str]]]:
+    """A worker that takes one task at a time, and what it tells the broker."""
+    queue = rabbitmq.new_name()
+    log = tmp_path_factory.mktemp("worker") / "log"
+    with start_redis() as notes, tap(rabbitmq.url, parse_celery(queue)) as (url, told):
+        settings = Settings(
+            rabbitmq.url,
+            queue,
+            notes.endpoint.url,
+            postgresql.new_database(),
+            transport={"confirm_publish": True},
+            pool="solo",
+        )
+        with running_worker(settings, log, through=url) as program:
+            yield program, told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+class TestWhatTheBrokerIsTold:
+    """What the reference says becomes of a message, on the wire."""
+
+    def test_a_task_with_a_value_is_acknowledged(self, tapped: tuple[Application, list[str]]) -> None:
+        program, told = tapped
+        before = len(told)
+        value_of(program.charge.delay(token_hex(6), 1))
+        until(lambda: len(told) > before, "it is told")
+        assert told[before:] == ["acknowledged"]
+
+    @pytest.mark.parametrize(("error", "row", "operation", "cents"), FAILURES, ids=[row for _, row, *_ in FAILURES])
+    def test_a_task_that_fails_is_told_as_the_reference_says(
+        self,
+        *,
+        tapped: tuple[Application, list[str]],
+        error: type[Exception],
+        row: str,
+        operation: str,
+        cents: tuple[int, ...],
+    ) -> None:
+        program, told = tapped
+        name, before = token_hex(6), len(told)
+        policy = Policy(final_errors=(ValueError,), in_doubt="hold")
+        raised = ValueError if row == "FailedBefore" else OSError
+        with suppress(raised):
+            program.semel.run(name, _raise(raised), operation=operation, fingerprint=_ASKED[operation], policy=policy)
+        with pytest.raises(error):
+            value_of(program.app.tasks[operation].delay(name, *cents))
+        expected = TOLD[_message_of(row)]
+        until(lambda: len(told) >= before + len(expected), "it is told")
+        assert told[before:] == expected
+
+    def test_a_task_that_may_succeed_later_is_told_as_the_reference_says(
+        self, tapped: tuple[Application, list[str]]
+    ) -> None:
+        program, told = tapped
+        name, before = token_hex(6), len(told)
+        soon = Policy(lease_for=LEASE)  # whoever meets it is told to come back when this is over
+        elsewhere = program.semel.open(name, operation="charge", fingerprint={"cents": 1}, policy=soon)
+        result = program.charge.delay(name, 1)
+        program.await_note("sent_again", result.id)
+        expected = TOLD[_message_of("InProgress")]
+        until(lambda: len(told) >= before + len(expected), "it is told")
+        assert told[before : before + len(expected)] == expected
+        elsewhere.give_back()
+        value_of(result)
+        until(lambda: told[-2:] == ["acknowledged"] * 2, "it ends")
+
+
+def _raise(error: type[Exception]) -> Callable[[], None]:
+    def handler() -> None:
+        raise error("no answer")
+
+    return handler
+
+
+def _message_of(row: str) -> str:
+    """What the reference says of the message of a task that ended so."""
+    rows = {cells[0]: cells[3] for cells in table(page("docs/reference/events.md"), "error")}
+    return rows[row]

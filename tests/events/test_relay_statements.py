@@ -13,6 +13,7 @@ import pytest
 from semel import AsyncSemel
 from semel.core.events.outbox import AddEvents
 from semel.core.flow import Flow, ask
+from semel.engine import background
 from semel.engine.engine import engine_of
 from semel.events import Outbox, Relay
 from semel.events import relay as relay_module
@@ -51,6 +52,7 @@ async def count_statements(semel: AsyncSemel, log: Path, database: str, events: 
 def test_a_further_batch_of_a_relay_is_two_statements(postgresql: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
     # How often the lease is renewed depends on time, not on events: so long that it is not.
     monkeypatch.setattr(relay_module, "_LEASE", timedelta(minutes=5))
+    monkeypatch.setattr(background, "REGISTER_AFTER", 3600.0)  # likewise the note of which process this is
     log = postgresql.statement_log
     if log is None:
         pytest.skip("the log of a server that is not ours cannot be read")

@@ -61,16 +61,16 @@ def from_outbox(kept: OutboxEvent) -> Event:
     data: Any = kept.data
     if data is not None and not kept.binary:
         data = _decode(data)
-    restored = {
-        "type": kept.type,
-        "source": kept.source,
-        "subject": kept.subject,
-        "data": data,
-        "id": kept.id,
-        "time": None if kept.time_us is None else instant(kept.time_us),
-        "datacontenttype": kept.content_type,
-        "dataschema": dataschema,
-        "extensions": extensions,
-        "has_own_id": True,
-    }
-    return restore_event(restored, kept.data)
+    return restore_event(
+        kept.type,
+        kept.source,
+        kept.subject,
+        data,
+        kept.id,
+        None if kept.time_us is None else instant(kept.time_us),
+        kept.content_type,
+        dataschema,
+        extensions,
+        True,  # noqa: FBT003 - the id was given, or derived
+        kept.data,
+    )

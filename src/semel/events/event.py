@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -253,13 +253,19 @@ def _read_name(header: str) -> tuple[Literal["content-type", "quoted", "plain", 
     return "quoted" if prefix == "ce-" else "plain", small.removeprefix(prefix)
 
 
-def restore_event(attributes: Mapping[str, Any], body: bytes | None) -> Event:
-    """An event as it was kept. It was checked when it was made, and its data is sent as it was written down then."""
+_SETTERS: Final = tuple([vars(Event)[one.name].__set__ for one in fields(Event)])
+"""What puts each attribute of an event in its place, past the check of the constructor."""
+
+
+def restore_event(*values: Any) -> Event:
+    """An event as it was kept. It was checked when it was made, and its data is sent as it was written down then.
+
+    Args:
+        values: of all fields, in their order.
+    """
     event = object.__new__(Event)
-    put = object.__setattr__
-    for name, value in attributes.items():
-        put(event, name, value)
-    put(event, "_body", body)
+    for put, value in zip(_SETTERS, values, strict=True):
+        put(event, value)
     return event
 
 

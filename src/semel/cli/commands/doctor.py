@@ -54,6 +54,22 @@ def doctor(
         str | None,
         typer.Option(metavar="MODULE:RELAY", help="Your Relay, which it is compared with, too.", show_default=False),
     ] = None,
+    faststream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:BROKER",
+            help="Your broker or application of FastStream: its subscribers are looked at, and what they take from.",
+            show_default=False,
+        ),
+    ] = None,
+    celery: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:APP",
+            help="Your application of Celery: its tasks that run once, its configuration and its broker.",
+            show_default=False,
+        ),
+    ] = None,
     consumer_timeout: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +81,8 @@ def doctor(
     """Look at a database: durability, role, clock, proxies, schema, and what waits there. Changes nothing.
 
     With --broker and --queue or --stream also at a broker: how long it may deliver an event again is compared with how
-    long a consumer remembers it.
+    long a consumer remembers it. With --faststream or --celery the same for what your program takes from, and whether
+    it would lose messages.
 
     Exit code 0: every promise of this release holds there. 1: something must be fixed first.
     """
@@ -76,19 +93,13 @@ def doctor(
         *_switched_off(settings),
         *admin_of(store, Capability.EXAMINE).examine(horizon),
     ]
-    if any(
-        option is not None for option in (queue, stream, durable, group, management, consumer, relay, consumer_timeout)
-    ):
-        from semel.cli.commands.events.broker_limits import examine_broker  # it imports all about events
-
-        findings += examine_broker(
-            broker,
-            {"queue": queue, "stream": stream, "durable": durable, "group": group},
-            management=management,
-            consumer=consumer,
-            relay=relay,
-            consumer_timeout=None if consumer_timeout is None else duration(consumer_timeout),
-        )
+    findings += _about_events(
+        broker,
+        {"queue": queue, "stream": stream, "durable": durable, "group": group, "consumer": consumer},
+        {"management": management, "relay": relay, "consumer_timeout": consumer_timeout},
+        faststream=faststream,
+        celery=celery,
+    )
     held = promises(
         findings,
         best_effort=Capability.DURABLE not in store.capabilities,
@@ -101,6 +112,46 @@ def doctor(
         _print_tables(store.name, findings, held, shown)
     if any(finding.verdict == "fix" for finding in findings):
         raise typer.Exit(exit_codes.OTHER)
+
+
+def _about_events(
+    broker: str | None,
+    places: dict[str, str | None],
+    compared: dict[str, str | None],
+    *,
+    faststream: str | None,
+    celery: str | None,
+) -> list[Finding]:
+    """What was found about brokers, and about those who take from them."""
+    if all(option is None for option in (*places.values(), *compared.values(), faststream, celery)):
+        return []
+    from semel.cli.commands.events.broker_limits import examine_broker, refuse_beside  # it imports all about events
+
+    findings: list[Finding] = []
+    given = compared["consumer_timeout"]
+    timeout = None if given is None else duration(given)
+    if faststream is not None:
+        from semel.cli.commands.events.faststream_broker import examine_faststream
+
+        refuse_beside("--faststream", places)
+        findings += examine_faststream(
+            faststream, management=compared["management"], relay=compared["relay"], consumer_timeout=timeout
+        )
+    if celery is not None:
+        from semel.cli.commands.events.celery_app import examine_celery
+
+        refuse_beside("--celery", places if faststream else {**places, "relay": compared["relay"]})
+        findings += examine_celery(celery, management=compared["management"], consumer_timeout=timeout)
+    if faststream is None and celery is None:
+        findings += examine_broker(
+            broker,
+            {name: place for name, place in places.items() if name != "consumer"},
+            management=compared["management"],
+            consumer=places["consumer"],
+            relay=compared["relay"],
+            consumer_timeout=timeout,
+        )
+    return findings
 
 
 def _switched_off(settings: Settings | None) -> list[Finding]:

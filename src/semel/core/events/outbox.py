@@ -24,7 +24,7 @@ from semel.core.record import Failure
 SHARDS = 64
 
 
-class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # of texts, numbers and bytes alone
     """An event as it is kept until it is published.
 
     Attributes:
@@ -51,7 +51,7 @@ class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = ""
 
 
-class StoredEvent(msgspec.Struct, frozen=True):
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """An event with its position: of two events of one ordering key, the one added later has the higher one."""
 
     position: int

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any, Final, TypedDict, cast
 
 from semel.api import Semel
+from semel.celery_tasks.settings import POLICY
+from semel.celery_tasks.tasks import check_when_a_worker_starts, send_again, task_settings
 from semel.core.key import SHARED
 from semel.core.policy import Policy, PolicyFields
 from semel.engine.decorator import AboutRule, FingerprintRule, KeyRule, ScopeRule, operation_name
@@ -26,26 +26,12 @@ from semel.errors import FailedBefore, InDoubt, KeyMissing, LeaseLost, SemelErro
 from semel.extras import requires
 
 with requires("semel.events.brokers.celery", "celery"):
-    from celery import current_task, signals
+    from celery import current_task
     from celery.exceptions import Ignore, Reject, Retry
 
-log = logging.getLogger("semel.events.brokers")
-
-_DEMANDED: Final = ("acks_late", "reject_on_worker_lost")
 _POLICY: Final = frozenset(PolicyFields.__annotations__)
-_CLOSE: Final = 0.8
 _SOON: Final = timedelta(seconds=1)
 _IGNORED: Final = f"{Ignore.__module__}.{Ignore.__qualname__}"
-_VISIBLE_AGAIN_AFTER: Final[Mapping[str, float]] = {
-    "redis": 3600,
-    "rediss": 3600,
-    "sentinel": 3600,
-    "sqs": 1800,
-}
-"""Seconds after which these transports deliver again what nobody acknowledged, unless they are told others."""
-_RABBITMQ: Final = ("amqp", "amqps", "pyamqp")
-_CHANNEL_CLOSED_AFTER: Final = timedelta(minutes=30)
-"""RabbitMQ's own default of `consumer_timeout`."""
 
 
 class TaskInDoubt(InDoubt):
@@ -115,7 +101,7 @@ def once_task(
     if policy is None:
         changes = {"when_running": "reject", **changes}
     changes |= _endings_of_celery(engine_of(semel).policy_of(policy, changes))
-    settings = _task_settings(app, options)
+    settings = task_settings(app, options, "once_task()", _POLICY)
     is_bound = bool(settings.pop("bind", False))
     rules: _Rules = {
         "scope": scope,
@@ -143,9 +129,9 @@ def once_task(
                 raise told from error
 
         run.__signature__ = _signature(once, is_bound=is_bound)  # type: ignore[attr-defined]  # what Celery checks
-        made = app.task(bind=True, **settings)(run)
         settled = engine_of(semel).policy_for(operation_name(function, operation), policy, changes)
-        _check_when_a_worker_starts(app, made, settled)
+        made = app.task(bind=True, **settings, **{POLICY: settled})(run)
+        check_when_a_worker_starts(app, made, settled.max_runtime)
         return made
 
     return decorate
@@ -169,28 +155,6 @@ def _endings_of_celery(policy: Policy) -> PolicyFields:
         "final_errors": (*policy.final_errors, Ignore),
         "retry_errors": (*policy.retry_errors, Retry, Reject),
     }
-
-
-def _task_settings(app: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of `app.task`, with what keeps messages from being lost.
-
-    Raises:
-        UsageError: one of those is switched off, or an option looks like a misspelt field of the policy.
-    """
-    for name in _DEMANDED:
-        if options.get(name, True) is not True:
-            raise UsageError(
-                f"{name}={options[name]!r} would lose the tasks of a worker that is killed; nothing was decorated. "
-                f"Leave it out: once_task() sets it."
-            )
-    base = options.get("base") or app.Task
-    for name in options:
-        near = () if hasattr(base, name) else get_close_matches(name, _POLICY, n=1, cutoff=_CLOSE)
-        if near:
-            raise UsageError(f"There is no option {name!r}; nothing was decorated. Did you mean {near[0]!r}?")
-    # What semel says is answered here, with a retry of its own where one is of use.
-    unasked = (*options.get("dont_autoretry_for", getattr(base, "dont_autoretry_for", ())), SemelError)
-    return {**options, **dict.fromkeys(_DEMANDED, True), "dont_autoretry_for": unasked}
 
 
 def _first_parameter(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -229,100 +193,11 @@ def _answer(task: Any, error: SemelError) -> Exception:
         return error
     match error:
         case TryLater(retry_after=timedelta() as wait) | InDoubt(retry_after=timedelta() as wait):
-            return _send_again(task, error, wait)
+            return send_again(task, error, wait)
         case LeaseLost():
-            return _send_again(task, error, _SOON)  # its new holder knows the outcome, or will
+            return send_again(task, error, _SOON)  # its new holder knows the outcome, or will
         case InDoubt(message=message, reference=reference):
             return TaskInDoubt(f"{message} Reference: {reference}.", reference)
         case FailedBefore(error_type=kind) if kind == _IGNORED:
             return cast("Exception", Ignore(error.error_message))
     return error
-
-
-def _send_again(task: Any, error: SemelError, wait: timedelta) -> Exception:
-    """Send the task again, later, without counting it as a retry; gives what tells Celery so.
-
-    In eager mode nothing waits and nothing runs beside it, so trying again would only be the same again.
-    """
-    request = task.request
-    if request.is_eager:
-        return error
-    seconds = wait.total_seconds()
-    visible_again = task.app.conf.broker_transport_options.get("visibility_timeout")
-    if visible_again:
-        # A message that waits for its time counts as taken. Waiting longer than that would have it delivered again,
-        # and each copy would be sent again by itself.
-        seconds = min(seconds, visible_again / 2)
-    again = task.signature_from_request(request, countdown=seconds, retries=request.retries)
-    try:
-        again.apply_async()
-    except Exception as problem:  # noqa: BLE001 - every transport has errors of its own
-        log.warning("%s could not be sent again (%s), so its message is given back.", task.name, problem)
-        return cast("Exception", Reject(problem, requeue=True))
-    return cast("Exception", Retry(exc=error, when=seconds, sig=again))
-
-
-def _check_when_a_worker_starts(app: Any, task: Any, policy: Policy) -> None:
-    """Have a worker of `app` compare the task with its configuration before it takes anything."""
-
-    def check(sender: Any, **_: Any) -> None:
-        if sender.app is app:
-            _refuse_annotations(task)
-            _warn_of_unconfirmed(app, task)
-            _warn_of_deadline(app, task, policy.max_runtime)
-
-    signals.worker_init.connect(check, weak=False)
-
-
-def _refuse_annotations(task: Any) -> None:
-    """Refuse a configuration that switches off what keeps messages from being lost.
-
-    Raises:
-        SystemExit: it does; receivers of signals have no other way to end a worker.
-    """
-    for name in _DEMANDED:
-        if not getattr(task, name):
-            raise SystemExit(
-                f"task_annotations set {name} of {task.name} to {getattr(task, name)!r}, which would lose the tasks of "
-                f"a worker that is killed; nothing ran. Leave that task out of them."
-            )
-
-
-def _transport(app: Any) -> str:
-    return str(app.connection_for_read().transport_cls).lower()
-
-
-def _warn_of_unconfirmed(app: Any, task: Any) -> None:
-    """Say it where a task that is sent again may be acknowledged before RabbitMQ has the new message."""
-    if _transport(app) in _RABBITMQ and not app.conf.broker_transport_options.get("confirm_publish"):
-        log.warning(
-            "RabbitMQ confirms nothing that this application sends, so a broker that ends at the wrong moment may lose "
-            "%s while it is sent again. Set broker_transport_options = {'confirm_publish': True}.",
-            task.name,
-        )
-
-
-def _warn_of_deadline(app: Any, task: Any, max_runtime: timedelta) -> None:
-    """Say it where the broker delivers a task again while it may still run."""
-    transport = _transport(app)
-    seconds = max_runtime.total_seconds()
-    if transport in _VISIBLE_AGAIN_AFTER:
-        given = app.conf.broker_transport_options.get("visibility_timeout")
-        visible_again = _VISIBLE_AGAIN_AFTER[transport] if given is None else given
-        if seconds >= visible_again:
-            log.warning(
-                "The broker delivers %s again after %g s (visibility_timeout), and it may run for %g s (max_runtime): "
-                "what takes longer is delivered again and again meanwhile. It still runs once. Make visibility_timeout "
-                "longer, or max_runtime shorter.",
-                task.name,
-                visible_again,
-                seconds,
-            )
-    elif transport in _RABBITMQ and max_runtime >= _CHANNEL_CLOSED_AFTER:
-        log.warning(
-            "%s may run for %g s (max_runtime), and RabbitMQ closes the channel of a consumer that takes longer than "
-            "its consumer_timeout (30 min unless it is told another), with all that is on it. Make max_runtime "
-            "shorter, or consumer_timeout longer.",
-            task.name,
-            seconds,
-        )

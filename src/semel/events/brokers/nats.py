@@ -17,8 +17,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
+from semel.deadlines import Deadlines, Extend
 from semel.errors import UsageError
-from semel.events.brokers.deadlines import Deadlines, Extend
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import (
     CONCURRENCY,
@@ -388,7 +388,7 @@ def _text(policy: Any) -> str:
     return str(getattr(policy, "value", policy))
 
 
-async def read_stream(url: str, stream: str, durable: str | None = None, **options: Any) -> BrokerLimits:
+async def read_stream(url: str | list[str], stream: str, durable: str | None = None, **options: Any) -> BrokerLimits:
     """Ask for the settings of a stream and of a durable consumer; one that is not there is left out.
 
     Raises:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from semel.events.brokers.deadlines import Extend
+from semel.deadlines import Extend
 from semel.extras import requires
 
 with requires("semel.events.brokers.redis_group", "redis"):

@@ -19,8 +19,8 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Self
 
+from semel.deadlines import Deadlines
 from semel.errors import UsageError
-from semel.events.brokers.deadlines import Deadlines
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import (
     CONCURRENCY,
@@ -126,7 +126,17 @@ async def read_stream(url: str, stream: str, group: str | None, **options: Any) 
         UsageError: there is no such stream or group.
         ConnectionError: the server cannot be reached.
     """
-    client = _connecting(url, options)()
+    return await read_stream_of(_connecting(url, options), stream, group)
+
+
+async def read_stream_of(connect: Callable[[], Redis], stream: str, group: str | None) -> BrokerLimits:
+    """The same over a connection that somebody else opens.
+
+    Raises:
+        UsageError: there is no such stream or group.
+        ConnectionError: the server cannot be reached.
+    """
+    client = connect()
     try:
         groups: Any = await client.xinfo_groups(stream)
         policy = await _eviction_policy(client)

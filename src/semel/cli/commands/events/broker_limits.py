@@ -94,18 +94,29 @@ def examine_broker(
         found = _read(url, places, member=compared.name, management=management)
     except ConnectionError as error:
         where = management or show_address(url)
-        advice = _NO_PLUGIN if kind is RABBITMQ else "see that it runs and may be reached from here"
+        advice = NO_PLUGIN if kind is RABBITMQ else "see that it runs and may be reached from here"
         return [Finding("broker", f"{where}: {error}", "fix", advice)]
     findings = judge(found, compared, is_rabbitmq=kind is RABBITMQ)
     if relay is not None:
-        findings.append(_about_outbox(load_relay(relay).keep_for, compared))
+        findings.append(about_outbox(load_relay(relay).keep_for, compared))
     return findings
 
 
-_NO_PLUGIN: Final = (
+NO_PLUGIN: Final = (
     "RabbitMQ tells its settings through its management plugin: rabbitmq-plugins enable rabbitmq_management, or give "
     "--management http://host:port"
 )
+
+
+def refuse_beside(option: str, others: Mapping[str, object]) -> None:
+    """Refuse options that say what another one says already.
+
+    Raises:
+        Refused: one of them was given.
+    """
+    for name, value in others.items():
+        if value is not None:
+            raise usage_error(f"--{name} cannot be given beside {option}, which brings its own; nothing was done.")
 
 
 def _refuse_without_broker(options: Mapping[str, object]) -> None:
@@ -148,7 +159,7 @@ def judge(found: BrokerLimits, compared: Compared, *, is_rabbitmq: bool) -> list
     if found.delivery_limit is not None:
         findings.append(_about_deliveries(found.delivery_limit, found.delivery_limited_by, compared))
     if is_rabbitmq:
-        findings.append(_about_timeout(found.consumer_timeout or compared.consumer_timeout, compared))
+        findings.append(about_timeout(found.consumer_timeout or compared.consumer_timeout, compared))
     if found.duplicate_window is not None:
         findings.append(_about_window(found.duplicate_window))
     if found.visibility is not None:
@@ -175,7 +186,7 @@ def _about_redelivery(found: BrokerLimits, compared: Compared) -> Finding:
     return Finding("redelivery", text, "fix", advice, ("kept",))
 
 
-def _about_timeout(timeout: timedelta | None, compared: Compared) -> Finding:
+def about_timeout(timeout: timedelta | None, compared: Compared) -> Finding:
     """Whether a handler may run for longer than RabbitMQ waits."""
     limit = timeout or _USUAL_TIMEOUT
     known = "" if timeout is not None else " unless configured otherwise"
@@ -225,7 +236,7 @@ def _about_window(window: timedelta) -> Finding:
     return Finding("repeats of relays", text, "note", advice)
 
 
-def _about_outbox(keep_for: timedelta, compared: Compared) -> Finding:
+def about_outbox(keep_for: timedelta, compared: Compared) -> Finding:
     """Whether consumers know all that can be published again from the outbox."""
     text = f"published events are kept for {span(keep_for)} (keep_for of the relay); {compared.marks}"
     if keep_for <= compared.keep_for:

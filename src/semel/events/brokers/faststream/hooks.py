@@ -48,14 +48,14 @@ def _wrap(owner: type[Any], name: str, around: Callable[[Method, Any], Awaitable
 async def _start_broker(original: Method, broker: Any) -> None:
     """Check all subscribers before the first of them takes anything."""
     for subscriber in broker.subscribers:
-        if inbox := _inbox_of(subscriber):
+        if inbox := inbox_of(subscriber):
             inbox.check(subscriber)
             inbox.join(broker, subscriber)
     await original(broker)
 
 
 async def _start_subscriber(original: Method, subscriber: Any) -> None:
-    inbox = _inbox_of(subscriber)
+    inbox = inbox_of(subscriber)
     if inbox is None:
         await original(subscriber)
         return
@@ -67,11 +67,16 @@ async def _start_subscriber(original: Method, subscriber: Any) -> None:
 async def _stop_subscriber(original: Method, subscriber: Any) -> None:
     """Waits for handlers that run, whose deadlines are extended until then."""
     await original(subscriber)
-    if inbox := _inbox_of(subscriber):
+    if inbox := inbox_of(subscriber):
         await inbox.stop(subscriber)
 
 
-def _inbox_of(subscriber: Any) -> Inbox | None:
+def inbox_of(subscriber: Any) -> Inbox | None:
+    """The inbox that messages of a subscriber go through; None: there is none.
+
+    Raises:
+        UsageError: there are several.
+    """
     found = [one for one in subscriber._broker_middlewares if isinstance(one, Inbox)]  # noqa: SLF001 - FastStream tells nobody
     if len(found) > 1:
         raise UsageError(f"{found} are around one subscriber, which can be of one consumer only; nothing was taken.")

@@ -93,8 +93,8 @@ class Inbox:
         Raises:
             UsageError: it would, or another one is the same consumer.
         """
-        _module_of(subscriber).check(subscriber)
-        consumer = self._consumer_of(subscriber)
+        module_of(subscriber).check(subscriber)
+        consumer = self.consumer_of(subscriber)
         if consumer.subscriber not in (None, subscriber):
             refuse(
                 subscriber,
@@ -135,7 +135,7 @@ class Inbox:
         broker = None if found is None else found()
         if broker is None:
             refuse(subscriber, "starts before its broker", "Start the broker, which starts its subscribers")
-        consumer = self._consumer_of(subscriber)
+        consumer = self.consumer_of(subscriber)
         self._check_session(subscriber, consumer)
         settler = self._make_settler(subscriber, broker)
         await settler.start()
@@ -161,7 +161,7 @@ class Inbox:
             Settled: no handler ran to its end now.
             Stopped: the program has to be changed; the message was not acknowledged.
         """
-        settler, consumer = self._settler_of(subscriber), self._consumer_of(subscriber)
+        settler, consumer = self._settler_of(subscriber), self.consumer_of(subscriber)
         headers, body = settler.parts_of(message)
         call = Call(message, go_on)
 
@@ -190,7 +190,8 @@ class Inbox:
     def _make_consumer(self, name: str) -> SubscriberConsumer:
         return SubscriberConsumer(self._semel, name, self._reader, **self._settings)
 
-    def _consumer_of(self, subscriber: Any) -> SubscriberConsumer:
+    def consumer_of(self, subscriber: Any) -> SubscriberConsumer:
+        """The consumer of a subscriber, by its title."""
         title = subscriber.specification.config.title_
         name = self._name if title is None else f"{self._name}.{title}"
         if name not in self._consumers:
@@ -198,8 +199,8 @@ class Inbox:
         return self._consumers[name]
 
     def _make_settler(self, subscriber: Any, broker: Any) -> MessageSettler:
-        served = Served(subscriber, broker, self._consumer_of(subscriber), self._ack_wait)
-        settler: MessageSettler = _module_of(subscriber).make_settler(served)
+        served = Served(subscriber, broker, self.consumer_of(subscriber), self._ack_wait)
+        settler: MessageSettler = module_of(subscriber).make_settler(served)
         return settler
 
     def _settler_of(self, subscriber: Any) -> MessageSettler:
@@ -211,7 +212,7 @@ class Inbox:
         if subscriber not in self._settlers:
             try:
                 self.check(subscriber)
-                self._check_session(subscriber, self._consumer_of(subscriber))
+                self._check_session(subscriber, self.consumer_of(subscriber))
             except UsageError as error:
                 raise Stopped(str(error)) from error
             self._settlers[subscriber] = self._make_settler(subscriber, None)
@@ -282,7 +283,7 @@ def _names_in_context(dependant: Any) -> set[str]:
     return names
 
 
-def _module_of(subscriber: Any) -> Any:
+def module_of(subscriber: Any) -> Any:
     """What knows its broker; imported here, because nobody has the clients of all.
 
     Raises:

@@ -18,6 +18,7 @@ from semel.extras import requires
 with requires("semel.events.brokers.faststream", "aiokafka"):
     from faststream.kafka.subscriber.usecase import BatchSubscriber
 
+IS_RABBITMQ: Final = False
 LONGEST_WAIT: Final = timedelta(seconds=60)
 """How long partitions are held up at a time; a member that asks for nothing for too long is put out of its group."""
 _USUAL_INTERVAL_MS: Final = 300_000
@@ -39,6 +40,10 @@ def check(subscriber: Any) -> None:
 def make_settler(served: Served) -> MessageSettler:
     """What its messages are settled by."""
     return _Settler(served)
+
+
+async def read_limits(subscriber: Any, broker: Any, management: str | None) -> None:
+    """Kafka was not run, so it is not asked."""
 
 
 class _Settler(MessageSettler):

@@ -7,10 +7,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from semel.events.brokers.deadlines import Deadlines
+from semel.deadlines import Deadlines
 from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse
+from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import Message
-from semel.events.brokers.nats import ACK_WAIT, check_acknowledgements, connect_extender
+from semel.events.brokers.nats import ACK_WAIT, check_acknowledgements, connect_extender, read_stream
 from semel.extras import requires
 
 with requires("semel.events.brokers.faststream", "nats"):
@@ -22,6 +23,7 @@ with requires("semel.events.brokers.faststream", "nats"):
     from nats.js.api import AckPolicy as NatsAckPolicy
     from nats.js.errors import NotFoundError
 
+IS_RABBITMQ: Final = False
 _CALLBACK: Final = "_cb"
 
 
@@ -55,6 +57,25 @@ def make_settler(served: Served) -> MessageSettler:
     return _Settler(served)
 
 
+async def read_limits(subscriber: Any, broker: Any, management: str | None) -> BrokerLimits:  # noqa: ARG001 - RabbitMQ's
+    """The settings of its stream and of its durable consumer.
+
+    Raises:
+        ConnectionError: the broker cannot be reached.
+        UsageError: there is no such stream.
+    """
+    servers, options = _connection_of(broker)
+    return await read_stream(servers, subscriber.stream.name, subscriber.extra_options.get("durable"), **options)
+
+
+def _connection_of(broker: Any) -> tuple[str | list[str], dict[str, Any]]:
+    """The servers that a broker connects to, and with what; it hears of its own connection alone."""
+    given = dict(broker._connection_kwargs)  # noqa: SLF001 - what it connects with itself
+    servers = given.pop("servers")
+    options = {name: value for name, value in given.items() if not name.endswith(_CALLBACK)}
+    return list(servers) if not isinstance(servers, str) else servers, options
+
+
 class _Settler(MessageSettler):
     """Acknowledges, ends, or gives back with a delay; says that work is in progress while a handler runs."""
 
@@ -77,10 +98,8 @@ class _Settler(MessageSettler):
         self._deadlines.start()
 
     def _connecting(self) -> Callable[[], Any]:
-        given = dict(self._served.broker._connection_kwargs)  # noqa: SLF001 - what it connects with itself
-        servers = given.pop("servers")
-        options = {name: value for name, value in given.items() if not name.endswith(_CALLBACK)}
-        return lambda: connect_extender(list(servers) if not isinstance(servers, str) else servers, options)
+        servers, options = _connection_of(self._served.broker)
+        return lambda: connect_extender(servers, options)
 
     async def stop(self) -> None:
         if self._deadlines is not None:

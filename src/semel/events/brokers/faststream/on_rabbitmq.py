@@ -12,14 +12,17 @@ from datetime import timedelta
 from typing import Any, Final
 
 from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, warn
+from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import AFTER_NOTHING, Message
 from semel.events.brokers.rabbitmq import DELAY_WITHIN, DelayQueues, check_runtime, unless_lost
+from semel.events.brokers.rabbitmq_management import read_queue
 from semel.extras import requires
 
 with requires("semel.events.brokers.faststream", "aio_pika"):
     from aio_pika import IncomingMessage
     from faststream.message import StreamMessage
 
+IS_RABBITMQ: Final = True
 _PROPERTIES: Final = ("message_id", "correlation_id", "app_id", "type")
 """What AMQP keeps beside the headers, and other brokers among them."""
 
@@ -38,6 +41,18 @@ def check(subscriber: Any) -> None:
 def make_settler(served: Served) -> MessageSettler:
     """What its messages are settled by."""
     return _Settler(served)
+
+
+async def read_limits(subscriber: Any, broker: Any, management: str | None) -> BrokerLimits:
+    """The settings of its queue.
+
+    Raises:
+        ConnectionError: the management plugin does not answer.
+        UsageError: there is no such queue, or the user may not look.
+    """
+    address = str(broker._connection_kwargs["url"])  # noqa: SLF001 - what it connects with itself
+    name = subscriber.queue.add_prefix(subscriber._outer_config.prefix).name  # noqa: SLF001 - as its start does
+    return await asyncio.to_thread(read_queue, address, name, management)
 
 
 class _Settler(MessageSettler):

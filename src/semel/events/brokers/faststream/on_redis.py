@@ -13,8 +13,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from semel.events.brokers.deadlines import Deadlines
+from semel.deadlines import Deadlines
 from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse
+from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import Message, RetryDelay
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
@@ -26,6 +27,7 @@ from semel.events.brokers.redis_group import (
     Group,
     pairs_of,
 )
+from semel.events.brokers.redis_streams import read_stream_of
 from semel.events.disposition import Disposition
 from semel.events.event import is_attribute
 from semel.extras import requires
@@ -38,6 +40,7 @@ with requires("semel.events.brokers.faststream", "redis"):
     from redis.asyncio import ConnectionPool, Redis
     from redis.exceptions import RedisError
 
+IS_RABBITMQ: Final = False
 _BODY: Final = b"data"
 _ROOM: Final = 16
 """Entries that are taken over at a time."""
@@ -78,6 +81,38 @@ def make_settler(served: Served) -> MessageSettler:
     return _Settler(served)
 
 
+async def read_limits(subscriber: Any, broker: Any, management: str | None) -> BrokerLimits:  # noqa: ARG001 - RabbitMQ's
+    """The settings of its stream.
+
+    Raises:
+        ConnectionError: the server cannot be reached.
+        UsageError: there is no such stream or group.
+    """
+    _refuse_many_servers(subscriber)
+    stream = subscriber.stream_sub
+    return await read_stream_of(lambda: _connect(subscriber), stream.name, stream.group)
+
+
+def _refuse_many_servers(subscriber: Any) -> None:
+    """Refuse a subscriber of a cluster.
+
+    Raises:
+        UsageError: it is of one, or of servers behind Sentinel.
+    """
+    if type(subscriber._outer_config.connection) is not RedisConnectionState:  # noqa: SLF001 - what FastStream connects with
+        refuse(
+            subscriber,
+            "takes from a cluster, or over Sentinel, which the inbox has no connection of its own to",
+            "Give RedisBroker the URL of one server, or listen with semel.events.brokers.redis_streams",
+        )
+
+
+def _connect(subscriber: Any) -> Redis:
+    state = subscriber._outer_config.connection  # noqa: SLF001 - what FastStream connects with
+    given = {**state._options, "protocol": 2, "decode_responses": False}  # noqa: SLF001 - as above
+    return Redis.from_pool(ConnectionPool(**given))
+
+
 class _Settler(MessageSettler):
     """Acknowledges or delays entries that are still this member's, and hands over what nobody else would."""
 
@@ -93,18 +128,10 @@ class _Settler(MessageSettler):
         self._held: set[bytes] = set()
 
     def _connect(self) -> Redis:
-        state = self._served.subscriber._outer_config.connection  # noqa: SLF001 - what FastStream connects with
-        given = {**state._options, "protocol": 2, "decode_responses": False}  # noqa: SLF001 - as above
-        return Redis.from_pool(ConnectionPool(**given))
+        return _connect(self._served.subscriber)
 
     async def start(self) -> None:
-        subscriber = self._served.subscriber
-        if type(subscriber._outer_config.connection) is not RedisConnectionState:  # noqa: SLF001 - as above
-            refuse(
-                subscriber,
-                "takes from a cluster, or over Sentinel, which the inbox has no connection of its own to",
-                "Give RedisBroker the URL of one server, or listen with semel.events.brokers.redis_streams",
-            )
+        _refuse_many_servers(self._served.subscriber)
         self._client = self._connect()
         longest = self._served.consumer.policy.max_runtime.total_seconds()
         self._deadlines = Deadlines(self._group.connect_extender, every=self._ack_wait / 3, longest=longest)

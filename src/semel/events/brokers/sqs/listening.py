@@ -18,9 +18,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
 
+from semel.deadlines import Deadlines, Extend
 from semel.errors import UsageError
 from semel.events.brokers.aws import Address, connect, translating
-from semel.events.brokers.deadlines import Deadlines, Extend
 from semel.events.brokers.listening import (
     CONCURRENCY,
     PREFETCH,

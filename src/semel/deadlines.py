@@ -1,8 +1,8 @@
-"""Extending the deadlines of messages while their handlers run, from a thread that a blocked event loop does not stop.
+"""Extending the deadlines of messages and tasks while they are worked on, from a thread that no blocked loop stops.
 
-- The thread has an event loop and a connection of its own. A handler that burns the processor, or blocks the loop it
-  runs in, is not delivered to somebody else because of that.
-- A deadline is extended for no longer than the handler's lease is renewed: what is wedged comes free.
+- The thread has an event loop and a connection of its own. What burns the processor, or blocks the loop it runs in, is
+  not handed to somebody else because of that.
+- A deadline is extended for no longer than the lease of the work is renewed: what is wedged comes free.
 """
 
 from __future__ import annotations
@@ -11,26 +11,33 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
-log = logging.getLogger("semel.events.brokers")
+log = logging.getLogger("semel.deadlines")
 
 Extend = Callable[[Sequence[Any]], Awaitable[None]]
 
 
 class Deadlines:
-    """The messages of one listener that are not settled yet.
+    """The messages or tasks of one listener that are not settled yet.
 
     Args:
-        connect: opens, in the thread, what extends the deadlines of a list of messages.
+        connect: opens, in the thread, what extends the deadlines of a list of them.
         every: seconds between two extensions.
         longest: seconds that a handler may run.
+        on_demand: the thread begins with the first that is held and ends by itself when none was for so long as is
+            between two extensions; for listeners that nobody starts or stops.
     """
 
     def __init__(
-        self, connect: Callable[[], AbstractAsyncContextManager[Extend]], *, every: float, longest: float
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[Extend]],
+        *,
+        every: float,
+        longest: float,
+        on_demand: bool = False,
     ) -> None:
         self._connect = connect
         self._every = every
@@ -39,8 +46,13 @@ class Deadlines:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._run, name="semel-deadlines", daemon=True)
+        self._thread = self._make_thread()
         self._ready = threading.Event()
+        self._on_demand = on_demand
+        self._is_begun = False
+
+    def _make_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="semel-deadlines", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -50,6 +62,20 @@ class Deadlines:
         """Extend its deadline from now on."""
         with self._lock:
             self._held[token] = None
+            if self._on_demand and not self._is_begun:
+                self._is_begun = True
+                self._thread = self._make_thread()
+                self._thread.start()
+
+    @contextmanager
+    def extending(self, token: Any) -> Iterator[None]:
+        """Extend its deadline inside, for as long as a handler may run."""
+        self.hold(token)
+        self.begin(token)
+        try:
+            yield
+        finally:
+            self.release(token)
 
     def begin(self, token: Any) -> None:
         """Its handler runs: extend it for so long and no longer."""
@@ -78,7 +104,7 @@ class Deadlines:
         try:
             asyncio.run(self._main())
         except Exception:
-            log.exception("deadlines are no longer extended; what runs longer than one is delivered again")
+            log.exception("deadlines are no longer extended; what runs longer than one is handed out again")
         finally:
             self._ready.set()
 
@@ -89,6 +115,8 @@ class Deadlines:
             try:
                 async with self._connect() as extend:
                     while not await self._ends_within(self._end):
+                        if self._is_idle():
+                            return
                         if tokens := self._due():
                             await extend(tokens)
             except OSError as error:
@@ -101,6 +129,14 @@ class Deadlines:
             async with asyncio.timeout(self._every):
                 await end.wait()
         return end.is_set()
+
+    def _is_idle(self) -> bool:
+        """Whether the thread is to end. Under the lock, so that whoever holds something next begins another."""
+        with self._lock:
+            if self._on_demand and not self._held:
+                self._is_begun = False
+                return True
+            return False
 
     def _due(self) -> list[Any]:
         now = time.monotonic()
