@@ -76,7 +76,7 @@ class Desk:
         status: BatchStatus = await self.do(lambda: batch.run(handler, **given))
         return status
 
-    async def results(self, batch: Batch[Any], **asked: Any) -> list[ItemResult]:
+    async def results(self, batch: Batch[Any], **asked: Any) -> list[ItemResult[Any]]:
         """All results."""
         found: Any = batch.results(**asked)
         if self.kind == "async":

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from semel import Semel
 from semel.batch import Batches
 from tests.effort import FULL
 from tests.processes import child, run_bounded
+from tests.servers.postgresql import PostgresqlServer
 from tests.servers.records import emptied
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
 ITEMS = 10_000 if FULL else 120
 KILLS = 50 if FULL else 3
+SERVER_KILLS = 20 if FULL else 2
 TABLE = "CREATE TABLE IF NOT EXISTS batch_effect (item varchar(40) NOT NULL)"
 TWICE = "SELECT item, count(*) FROM batch_effect GROUP BY item HAVING count(*) <> 1"
 COUNT = "SELECT count(*) FROM batch_effect"
@@ -79,3 +83,38 @@ def test_every_effect_is_there_once_whoever_dies_where(
     assert look(TWICE) == []
     assert look(COUNT)[0][0] == ITEMS
     print(f"{kills} kills, {ITEMS} items, {workers} workers, commit={commit}")
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+def test_every_effect_is_there_once_and_no_item_has_failed_when_the_server_dies(
+    commit: str, start_postgresql: Callable[..., AbstractContextManager[PostgresqlServer]]
+) -> None:
+    """Two workers go on by themselves as soon as the server is back: an outage is no fault of an item."""
+    with start_postgresql(fsync=True) as server, ExitStack() as stack:
+        url = server.new_database()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(TABLE)
+        with Semel(url) as semel:
+            Batches(semel).start("kill", ({"id": f"i{n}"} for n in range(ITEMS)), operation="pay", item_id="id")
+        commits, told = os.pipe()
+        working = command(url, commit, "gate", 0)
+        running = [stack.enter_context(child(working, stdin=subprocess.PIPE, stdout=told)) for _ in range(2)]
+        os.close(told)
+        with os.fdopen(commits, "rb", buffering=0) as line_by_line:
+            assert [line_by_line.readline() for _ in running] == [b"ready\n"] * 2
+            for process in running:
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+            for _ in range(SERVER_KILLS):
+                for _ in range(ITEMS // (10 if commit == "page" else 1) // (SERVER_KILLS + 1)):
+                    assert line_by_line.readline(), "the workers ended before the server was killed"
+                server.kill()
+                server.start()
+            assert [process.wait(600) for process in running] == [0, 0]
+        with Semel(url) as semel:
+            status = Batches(semel).get("kill").status()
+        assert (status.state, status.completed, status.failed) == ("completed", ITEMS, 0)
+        with psycopg.connect(url) as connection:
+            assert connection.execute(TWICE).fetchall() == []
+            assert connection.execute(COUNT).fetchall() == [(ITEMS,)]

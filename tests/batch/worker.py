@@ -1,7 +1,8 @@
 """A process that works on a batch and may kill itself: `python -m tests.batch.worker URL COMMIT WHERE AT`.
 
 Each item writes a row in the transaction of its record. WHERE is `before` or `after` that row, or `committed`; AT is
-the item of this process at which it dies, 0 for never.
+the item of this process at which it dies, 0 for never. With the WHERE `gate` it says that it is ready, waits for a
+line and never dies.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ def main(url: str, commit: Any, where: str, at: str) -> None:
             with connection:
                 yield connection
             fate.meet("committed")
+            print(".", flush=True)  # for whoever waits for commits
 
     def pay(item: Item, session: Any) -> str:
         fate.meet("before")
@@ -63,6 +65,9 @@ def main(url: str, commit: Any, where: str, at: str) -> None:
 
     with Semel(url) as semel:
         batch = Batches(semel).get("kill")
+        if where == "gate":
+            print("ready", flush=True)
+            sys.stdin.readline()
         status = batch.run(
             pay, transaction=transaction, commit=commit, concurrency=4, page=10, lease_for=timedelta(seconds=1)
         )

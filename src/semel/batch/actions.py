@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from semel.batch.async_runner import AsyncRunner
+from semel.batch.concurrency import async_join_spawned, async_spawn, sync_join_spawned, sync_spawn
 from semel.batch.control import PAGE_OF_RESULTS, list_page, read_batch, result_of, results_page
+from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
 from semel.batch.settings import RunSettings
@@ -15,9 +18,8 @@ from semel.batch.sources import ItemReader, Source, async_lots, sync_lots
 from semel.batch.status import BatchStatus, status_of
 from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
-from semel.core.batch.operations import BeginRun
 from semel.core.batch.values import BATCH, State, StoredBatch
-from semel.core.flow import Flow, ask
+from semel.core.flow import Flow
 from semel.core.key import SHARED
 from semel.core.policy import Policy
 from semel.engine import context
@@ -32,10 +34,7 @@ _LOADING: Final = Policy(
     keep_for=timedelta(days=1),
 )
 
-
-def _begin(batch: StoredBatch, page: int) -> Flow[StoredBatch]:
-    begun = yield from ask(BeginRun(batch.number, page))
-    return begun.batch if begun.batch is not None else batch
+TellStop = Callable[[Callable[[], None]], None]
 
 
 class AsyncActions:
@@ -56,20 +55,36 @@ class AsyncActions:
         )
         try:
             await self.perform(loading.open())
-            async for lot in async_lots(source, reader):
-                await self.perform(loading.add(lot))
+            await self._add_all(loading, source, reader)
             batch: StoredBatch = await self.perform(loading.finish())
         finally:
             await self._give_back(call)
         return batch
 
-    async def run(self, batch: StoredBatch, settings: RunSettings) -> BatchStatus:
-        """Work on a batch; answers how far it is afterwards."""
+    async def _add_all(self, loading: Loading, source: Source, reader: ItemReader) -> None:
+        """Add lots one after the other, each while the next is read. However reading ends, the last one is added."""
+        adding = None
+        try:
+            async for lot in async_lots(source, reader):
+                if adding is not None:
+                    await async_join_spawned(adding)
+                adding = async_spawn(partial(self.perform, loading.add(lot)))
+        finally:
+            if adding is not None:
+                await async_join_spawned(adding)
+
+    async def run(self, batch: StoredBatch, settings: RunSettings, tell_stop: TellStop | None = None) -> BatchStatus:
+        """Work on a batch; answers how far it is afterwards. `tell_stop` is given what ends the run early."""
         self._refuse_joining()
-        begun = await self.perform(_begin(batch, settings.page))
-        if begun.state == "running":
-            await AsyncRunner(self._engine, begun, settings).run()
-        return await self.status(batch)
+        if settings.by_page:
+            await async_decide_commit(self._engine, batch, "page")
+        runner = AsyncRunner(self._engine, batch, settings)
+        if tell_stop is not None:
+            tell_stop(runner.stop)
+        await runner.begin()
+        await runner.run()
+        status: BatchStatus = await runner.persist(partial(self.status, batch))
+        return status
 
     async def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
@@ -81,7 +96,7 @@ class AsyncActions:
 
     async def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
-    ) -> AsyncIterator[ItemResult]:
+    ) -> AsyncIterator[ItemResult[Any]]:
         """What became of items, in their order."""
         while first < batch.total:
             for item, record in await self.perform(results_page(batch, first, status)):
@@ -129,20 +144,36 @@ class SyncActions:
         )
         try:
             self.perform(loading.open())
-            for lot in sync_lots(source, reader):
-                self.perform(loading.add(lot))
+            self._add_all(loading, source, reader)
             batch: StoredBatch = self.perform(loading.finish())
         finally:
             self._give_back(call)
         return batch
 
-    def run(self, batch: StoredBatch, settings: RunSettings) -> BatchStatus:
-        """Work on a batch; answers how far it is afterwards."""
+    def _add_all(self, loading: Loading, source: Source, reader: ItemReader) -> None:
+        """Add lots one after the other, each while the next is read. However reading ends, the last one is added."""
+        adding = None
+        try:
+            for lot in sync_lots(source, reader):
+                if adding is not None:
+                    sync_join_spawned(adding)
+                adding = sync_spawn(partial(self.perform, loading.add(lot)))
+        finally:
+            if adding is not None:
+                sync_join_spawned(adding)
+
+    def run(self, batch: StoredBatch, settings: RunSettings, tell_stop: TellStop | None = None) -> BatchStatus:
+        """Work on a batch; answers how far it is afterwards. `tell_stop` is given what ends the run early."""
         self._refuse_joining()
-        begun = self.perform(_begin(batch, settings.page))
-        if begun.state == "running":
-            SyncRunner(self._engine, begun, settings).run()
-        return self.status(batch)
+        if settings.by_page:
+            sync_decide_commit(self._engine, batch, "page")
+        runner = SyncRunner(self._engine, batch, settings)
+        if tell_stop is not None:
+            tell_stop(runner.stop)
+        runner.begin()
+        runner.run()
+        status: BatchStatus = runner.persist(partial(self.status, batch))
+        return status
 
     def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
@@ -152,7 +183,9 @@ class SyncActions:
         """Change a batch, and say how far it is."""
         return status_of(self.perform(flow))
 
-    def results(self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int) -> Iterator[ItemResult]:
+    def results(
+        self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
+    ) -> Iterator[ItemResult[Any]]:
         """What became of items, in their order."""
         while first < batch.total:
             for item, record in self.perform(results_page(batch, first, status)):

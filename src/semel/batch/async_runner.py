@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ from semel.batch.items import SKIPPED, Item, Skip
 from semel.batch.settings import PageWork, PendingEnd, ReadyItem, RunSettings
 from semel.core import codec
 from semel.core.batch.operations import (
+    BeginRun,
     ChangeBatch,
     ClaimItems,
     CommitPage,
@@ -66,6 +67,7 @@ from semel.core.operations import (
     undo_grant,
 )
 from semel.core.record import NOTHING, About, Failure, Status
+from semel.core.store import WithBatches
 from semel.engine import call_errors, context
 from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.call_flow import Request
@@ -74,6 +76,7 @@ from semel.engine.decorator import async_call_function
 from semel.errors import (
     FailedBefore,
     InDoubt,
+    InProgress,
     LeaseLost,
     ResultNotKept,
     SemelError,
@@ -91,6 +94,10 @@ _GIVE_UP_AFTER: Final = 120.0
 _RESERVED_FOR: Final = 0.2
 """Seconds of the rate that are reserved together."""
 _PAGES: Final = 50
+_SOON: Final = 30
+"""More is claimed ahead where what was claimed before was begun within this part of a lease."""
+_SENDERS: Final = 2
+"""So many lists of ends are on their way at the same time."""
 _STOPPED: Final = Failure("semel.BatchStopped", "the run ended before the handler was called")
 _CANCELLED: Final = "semel.Cancelled"
 _NOT_COMMITTED: Final = (
@@ -188,7 +195,7 @@ class AsyncRunner:
         self.settings = settings
         self._turn: deque[bool] = deque([True])
         self._looked = AsyncEvent()
-        self._lead: deque[bool] = deque([True])
+        self._lead: deque[bool] = deque([True] * _SENDERS)
         self._ready: deque[ReadyItem] = deque()
         self._unclaimed: deque[ReadyItem] = deque()
         self._later: list[tuple[float, ReadyItem]] = []
@@ -197,11 +204,20 @@ class AsyncRunner:
         self._over = AsyncEvent()
         self._error: Exception | None = None
         self._are_all_taken = False
-        self._look_at = self._poll_at = 0.0
+        self._look_at = self._poll_at = self._filled_at = 0.0
+        self._soon = settings.policy.lease_for.total_seconds() / _SOON
         self._pause = _FIRST_LOOK
         self._failed = 0
+        self._outage_since: float | None = None
+        self._store = cast("WithBatches", engine.store)  # `Batches` has refused all others
         self._turns: deque[float] = deque()
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
+
+    async def begin(self) -> None:
+        """Let the batch run, if it has not begun; the first run says how large its pages are."""
+        begun = await self.ask(BeginRun(self.batch.number, self.settings.page))
+        if begun.batch is not None:
+            self.batch = begun.batch
 
     async def run(self) -> None:
         """Work until there is nothing more to do here.
@@ -210,12 +226,18 @@ class AsyncRunner:
             UsageError: the program has to be changed.
             StoreUnavailable: the store did not answer for too long.
         """
+        if self.batch.state != "running":
+            return
         try:
             await async_run_side_by_side(self._work, min(self.settings.concurrency, max(self.batch.total, 1)))
         finally:
             await self._leave()
         if self._error is not None:
             raise self._error
+
+    def stop(self) -> None:
+        """Have this process begin nothing more; what runs ends, and what was claimed and not begun is given back."""
+        self._over.set()
 
     async def _work(self) -> None:
         try:
@@ -236,7 +258,8 @@ class AsyncRunner:
         """What to do next; None: nothing. One worker at a time looks for more, and the others wait for it."""
         while not self._over.is_set():
             looked = self._looked  # before the turn is asked for: whoever has it sets this very one
-            if self.settings.rate is None and self.engine.clock.monotonic() < self._poll_at:
+            now = self.engine.clock.monotonic()
+            if self.settings.rate is None and now < self._poll_at and not (self._turn and self._runs_low(now)):
                 ready = self._take_ready()
                 if ready is not None:
                     return ready
@@ -262,10 +285,22 @@ class AsyncRunner:
         await self._poll()
         if self._over.is_set():
             return None, None
+        rest: float | None = 0.0
+        if not self._ready or self._runs_low(self.engine.clock.monotonic()):
+            rest = await self._refill()
         if self._ready:
             await self._wait_for_turn(self._ready[0])
             return self._take_ready(), 0.0
-        return None, await self._refill()
+        return None, rest
+
+    def _runs_low(self, now: float) -> bool:
+        """Whether to get more before the last item was taken: only where items are quick.
+
+        Whatever is claimed and has not begun has a lease that runs out.
+        """
+        if self.settings.commit == "page" or now < self._look_at or now - self._filled_at > self._soon:
+            return False
+        return len(self._ready) < self.settings.concurrency and not (self._are_all_taken and not self._unclaimed)
 
     def _take_ready(self) -> ReadyItem | None:
         try:
@@ -316,6 +351,7 @@ class AsyncRunner:
             for ready, answer in zip(some, claimed.answers, strict=True):
                 ready.answer, ready.claimed_at = answer, asked_at
         self._ready.extend(some)
+        self._filled_at = self.engine.clock.monotonic()
 
     def _claim(self, ready: ReadyItem) -> Claim:
         assert ready.item is not None  # noqa: S101 - a page is no item
@@ -441,6 +477,9 @@ class AsyncRunner:
                 return max(0.0, error.retry_after.total_seconds()) if error.retry_after else 0.0
             case LeaseLost():
                 return self.settings.policy.lease_for.total_seconds()
+            case InProgress():
+                # Somebody runs this very item, and may be done long before the lease ends.
+                return min(_LONGEST_LOOK, max(_FIRST_LOOK, error.retry_after.total_seconds()))
             case TryLater():
                 return max(_FIRST_LOOK, error.retry_after.total_seconds())
             case _:
@@ -464,11 +503,34 @@ class AsyncRunner:
                 raise
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 return await self._explain(ready.work, item, error)
+            if self._is_outage(error, is_own=error is own):
+                return self._wait_for_database(error)
             return await self._count(ready.work, item, error)
+        self._outage_since = None
         if not self._has_seen_commit and not result.replayed:
             await self._check_commit(item)
         await self._note(ready.work, item, ItemStatus.COMPLETED)
         return None
+
+    def _is_outage(self, error: Exception, *, is_own: bool) -> bool:
+        """Whether a transaction failed because its database was not there, which is no fault of the item.
+
+        A handler may well raise an OSError of something else; what began or committed the transaction did not.
+        """
+        if not is_own and isinstance(error, OSError | TimeoutError):
+            return True
+        # What semel says of a transaction that is past use has the error of the client library as its cause.
+        cause = error.__cause__ if isinstance(error, SemelError) else None
+        return self._store.is_outage(cause if isinstance(cause, Exception) else error)
+
+    def _wait_for_database(self, error: Exception) -> float:
+        """In how many seconds to try again; raises the error once the database was away for too long."""
+        now = self.engine.clock.monotonic()
+        if self._outage_since is None:
+            self._outage_since = now
+        if now - self._outage_since > _GIVE_UP_AFTER:
+            raise error
+        return min(_LONGEST_LOOK, max(_FIRST_LOOK, now - self._outage_since))
 
     async def _check_commit(self, item: StoredItem) -> None:
         """Read back, where everybody else reads, what the first transaction of this run was to commit.
@@ -504,7 +566,7 @@ class AsyncRunner:
         return None
 
     async def _run_page(self, work: PageWork) -> None:
-        """Run a whole page in one transaction; where that fails, its items run one by one."""
+        """Run a whole page in one transaction; where an item fails, its items run one by one."""
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - checked when the run began
         try:
@@ -515,9 +577,13 @@ class AsyncRunner:
                 raise
             await self._give_back(work)
             self._works.pop(work.page.page, None)
+            is_outage = self._is_outage(error, is_own=True)
+            if is_outage:
+                await async_pause(self.engine.clock, self._wait_for_database(error), self._over)
             # Claimed anew, the page waits for the end of that transaction: if it did commit after all, it is done.
-            await self._open_page(work.page, one_by_one=True)
+            await self._open_page(work.page, one_by_one=not is_outage)
             return
+        self._outage_since = None
         self._works.pop(work.page.page, None)
         try:
             await work.call.finish(None)  # completed already, with its transaction; now its lease is let go of
@@ -557,7 +623,7 @@ class AsyncRunner:
 
     async def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
         """Note in the row of an item what its record says."""
-        await self._persist(lambda: self._send_end(work, ItemEnd(item.position, status)))
+        await self.persist(lambda: self._send_end(work, ItemEnd(item.position, status)))
 
     async def settle(self, work: PageWork, position: int, write: Complete | Fail) -> Any:
         """End the record of an item, and note it in its row; answers as the store does."""
@@ -568,7 +634,8 @@ class AsyncRunner:
         """Have an end sent together with whatever else has ended meanwhile."""
         pending = PendingEnd(work, end, AsyncEvent())
         self._ends.append(pending)
-        if self._lead:
+        # One at once; another beside it only where many wait, so that lists stay long.
+        if len(self._lead) == _SENDERS or (self._lead and len(self._ends) * _SENDERS >= self.settings.concurrency):
             await self._send_ends()
         if not pending.is_done:
             await pending.done.wait()
@@ -674,9 +741,9 @@ class AsyncRunner:
 
     async def ask(self, operation: Any) -> Any:
         """Have an operation carried out; a store that does not answer is asked again for a while."""
-        return await self._persist(lambda: self.engine.perform_on(None, _once(operation)))
+        return await self.persist(lambda: self.engine.perform_on(None, _once(operation)))
 
-    async def _persist(self, send: Callable[[], Awaitable[Any]]) -> Any:
+    async def persist(self, send: Callable[[], Awaitable[Any]]) -> Any:
         """Send something until the store answers, for a while: all that is sent so may be sent again."""
         clock = self.engine.clock
         until, pause = clock.monotonic() + _GIVE_UP_AFTER, _FIRST_LOOK

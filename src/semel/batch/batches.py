@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from copy import copy
 from datetime import timedelta
 from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from semel.api import AsyncSemel, Semel
-from semel.batch.actions import AsyncActions, SyncActions
+from semel.batch.actions import AsyncActions, SyncActions, TellStop
 from semel.batch.control import ErasureReport, Retried, change, erase_subject, read_batch, retry
 from semel.batch.items import ItemResult, ResultStatus, make_item_handler, status_number
 from semel.batch.loading import Loading, encode_metadata
@@ -29,8 +30,9 @@ from semel.transactions import transaction_of
 from semel.validation import Duration, to_timedelta
 
 S = TypeVar("S", Semel, AsyncSemel)
+T = TypeVar("T")
 KEEP_FOR: Final = timedelta(days=30)
-_FIELDS: Final = frozenset(ItemPolicyFields.__annotations__)
+ITEM_FIELDS: Final = frozenset(ItemPolicyFields.__annotations__)
 
 
 class Batch(Generic[S]):
@@ -42,6 +44,7 @@ class Batch(Generic[S]):
         self._actions: Any = _actions_of(self._engine)
         self._batch = batch
         self._type = type
+        self._tell_stop: TellStop | None = None
 
     def __repr__(self) -> str:
         return f"Batch({self.id!r})"
@@ -130,7 +133,7 @@ class Batch(Generic[S]):
         """
         is_async = isinstance(self._engine, AsyncEngine)
         (check_async_function if is_async else check_sync_function)(handler)
-        refuse_unknown("run()", policy.keys() - _FIELDS, _FIELDS)
+        refuse_unknown("run()", policy.keys() - ITEM_FIELDS, ITEM_FIELDS)
         settings = make_settings(
             make_item_handler(handler, self._type),
             self._engine.shapes.of(handler),
@@ -145,7 +148,7 @@ class Batch(Generic[S]):
             commit=commit,
             wait=wait,
         )
-        return self._actions.run(self._batch, settings)
+        return self._actions.run(self._batch, settings, self._tell_stop)
 
     @overload
     def status(self: Batch[AsyncSemel]) -> Awaitable[BatchStatus]: ...
@@ -227,13 +230,23 @@ class Batch(Generic[S]):
 
     @overload
     def results(
+        self: Batch[AsyncSemel], *, status: ResultStatus | None = None, type: type[T], after: int | None = None
+    ) -> AsyncIterator[ItemResult[T]]: ...
+
+    @overload
+    def results(
         self: Batch[AsyncSemel], *, status: ResultStatus | None = None, type: Any = Any, after: int | None = None
-    ) -> AsyncIterator[ItemResult]: ...
+    ) -> AsyncIterator[ItemResult[Any]]: ...
+
+    @overload
+    def results(
+        self: Batch[Semel], *, status: ResultStatus | None = None, type: type[T], after: int | None = None
+    ) -> Iterator[ItemResult[T]]: ...
 
     @overload
     def results(
         self: Batch[Semel], *, status: ResultStatus | None = None, type: Any = Any, after: int | None = None
-    ) -> Iterator[ItemResult]: ...
+    ) -> Iterator[ItemResult[Any]]: ...
 
     def results(
         self,
@@ -411,6 +424,18 @@ class Batches(Generic[S]):
 
     def _batch(self, found: Any, type_: Any) -> Batch[S]:
         return Batch(self.semel, found if isinstance(found, StoredBatch) else found.known, type_)
+
+
+def parts_of(batch: Batch[Any]) -> tuple[Any, StoredBatch, Any]:
+    """The engine of a batch, the batch as it was found, and the type of its items."""
+    return engine_of(batch.semel), batch._batch, batch._type  # noqa: SLF001 - for this package
+
+
+def stoppable(batch: Batch[S], tell_stop: TellStop) -> Batch[S]:
+    """The same batch, whose run tells at its beginning what ends it early: items that run end then, no others begin."""
+    own = copy(batch)
+    own._tell_stop = tell_stop  # noqa: SLF001 - for the command line, which is told to stop by signals
+    return own
 
 
 def _actions_of(engine: Any) -> AsyncActions | SyncActions:

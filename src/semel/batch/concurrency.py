@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from asyncio import Event as AsyncEvent
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Event as SyncEvent
 
 __all__ = [
     "AsyncEvent",
     "SyncEvent",
+    "async_join_spawned",
     "async_let_others_run",
     "async_run_side_by_side",
+    "async_spawn",
+    "sync_join_spawned",
     "sync_let_others_run",
     "sync_run_side_by_side",
+    "sync_spawn",
 ]
 
 
@@ -35,6 +39,35 @@ def sync_run_side_by_side(work: Callable[[], None], count: int) -> None:
     with ThreadPoolExecutor(count, thread_name_prefix="semel-batch") as threads:
         for future in [threads.submit(copy_context().run, work) for _ in range(count)]:
             future.result()
+
+
+def async_spawn(work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    """Begin something beside the caller, which waits for its end before it ends itself."""
+    return asyncio.create_task(_to_coroutine(work))
+
+
+def sync_spawn(work: Callable[[], None]) -> Future[None]:
+    """The same in a thread."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="semel-batch")
+    try:
+        return thread.submit(copy_context().run, work)
+    finally:
+        thread.shutdown(wait=False)
+
+
+async def async_join_spawned(spawned: asyncio.Task[None]) -> None:
+    """Wait for the end of what was begun, and raise what it raised; it is cut off with the caller alone."""
+    try:
+        await asyncio.wait([spawned])
+    except asyncio.CancelledError:
+        spawned.cancel()
+        raise
+    await spawned
+
+
+def sync_join_spawned(spawned: Future[None]) -> None:
+    """The same in a thread, which nobody cuts off."""
+    spawned.result()
 
 
 async def async_let_others_run() -> None:

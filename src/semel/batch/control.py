@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from semel.batch.ends import status_of_record
 from semel.batch.items import STATUS_NAMES, ItemResult
@@ -159,7 +159,7 @@ def results_page(
     return [(item, known.get(item.position)) for item in items]
 
 
-def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape) -> ItemResult:
+def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape) -> ItemResult[Any]:
     """What became of an item."""
     outcome = item.outcome if record is None else record.outcome
     value = None
@@ -171,6 +171,23 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
     attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)
     error = None if record is None else record.error
     return ItemResult(item.id, item.position, STATUS_NAMES[item.status], value, error, attempts)
+
+
+def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
+    """At most so many failed items, with their records; only pages are read that have any."""
+    found: list[tuple[StoredItem, StoredRecord | None]] = []
+    after = -1
+    while True:
+        pages = (yield from ask(FindPages(batch.number, "failed", after, _PAGES))).pages
+        for page in pages:
+            first = page.page * batch.page
+            items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(ItemStatus.FAILED)))).items
+            found += zip(items, (yield from _records_of(batch, items)), strict=True)
+            if len(found) >= most:
+                return found[:most]
+        if len(pages) < _PAGES:
+            return found
+        after = pages[-1].page
 
 
 def erase_subject(scope: str, subject: str, reason: str) -> Flow[ErasureReport]:

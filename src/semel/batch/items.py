@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from semel.engine.decorator import name_of, resolved_hints
 from semel.errors import UsageError
 from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_pydantic, is_untyped, parameters_of
 
+T = TypeVar("T")
 PARAMETERS: Final = ("item", "data", "session", "attempt")
 SKIPPED: Final = "semel.Skipped"
 """The type of the failure that a record of a skipped item has."""
@@ -46,7 +47,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemResult:
+class ItemResult(Generic[T]):
     """What became of an item.
 
     Attributes:
@@ -61,7 +62,7 @@ class ItemResult:
     id: str
     position: int
     status: ResultStatus
-    value: Any
+    value: T | None
     error: Failure | None
     attempts: int
 

@@ -5,7 +5,9 @@ A source gives lots of items that are encoded and checked, so that no more than 
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
@@ -27,6 +29,8 @@ LOT: Final = 2000
 LOT_BYTES: Final = 1 << 20
 """About so many bytes are added together, at most."""
 MOST_PROBLEMS: Final = 1000
+_TURN: Final = 64
+"""After so many items an event loop gets its turn."""
 _MOST_ID: Final = 200
 # What a file says is kept as it says it: a number with all its digits.
 _NUMBERS: Final = msgspec.json.Encoder(order="deterministic", decimal_format="number")
@@ -56,12 +60,14 @@ class Problems:
 
     count: int = 0
     kept: list[tuple[int, str]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, line: int, text: str) -> None:
-        """Note what is wrong with a line, or with an item by its place."""
-        self.count += 1
-        if len(self.kept) < MOST_PROBLEMS:
-            self.kept.append((line, text))
+        """Note what is wrong with a line, or with an item by its place; while one lot is added, the next is read."""
+        with self.lock:
+            self.count += 1
+            if len(self.kept) < MOST_PROBLEMS:
+                self.kept.append((line, text))
 
     def error(self, batch: str) -> BatchInvalid:
         """The error that names them."""
@@ -84,11 +90,6 @@ class Lot:
     items: list[NewItem] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
     size: int = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is to be added."""
-        return len(self.items) >= LOT or self.size >= LOT_BYTES
 
     @property
     def end(self) -> int:
@@ -134,15 +135,11 @@ class ItemReader:
             return None
         self.count += 1
         self.digest = add_digest(self.digest, item_digest(item.id, item.data))
-        self.lot.items.append(item)
-        self.lot.lines[item.id] = line
-        self.lot.size += len(item.data) + len(item.id)
-        return self.take() if self.lot.is_full else None
-
-    def feed(self, line: int, value: Any) -> tuple[Lot, ...]:
-        """The same, for whoever passes lots on."""
-        lot = self.add(line, value)
-        return () if lot is None else (lot,)
+        lot = self.lot
+        lot.items.append(item)
+        lot.lines[item.id] = line
+        lot.size += len(item.data) + len(item.id)
+        return self.take() if len(lot.items) >= LOT or lot.size >= LOT_BYTES else None
 
     def take(self) -> Lot:
         """The items so far, which are not among the next ones."""
@@ -165,12 +162,16 @@ class ItemReader:
         if self.item_id is None:
             return f"{self.batch}_{self.count}"
         found = _member(value, self.item_id)
-        if isinstance(found, bool) or not isinstance(found, str | int):
-            raise Unusable(f"{self.item_id} is {type(found).__name__}, and an id is text or a whole number")
-        text = str(found)
-        if not text or text != text.strip() or not text.isprintable() or len(text.encode()) > _MOST_ID:
-            raise Unusable(f"the id {text!r:.80} is empty, longer than {_MOST_ID} bytes, or has characters nobody sees")
-        return text
+        if type(found) is not str:
+            if isinstance(found, bool) or not isinstance(found, str | int):
+                raise Unusable(f"{self.item_id} is {type(found).__name__}, and an id is text or a whole number")
+            found = str(found)
+        size = len(found) if found.isascii() else len(found.encode())
+        if not 0 < size <= _MOST_ID or not found.isprintable() or found[0].isspace() or found[-1].isspace():
+            raise Unusable(
+                f"the id {found!r:.80} is empty, longer than {_MOST_ID} bytes, or has characters nobody sees"
+            )
+        return found
 
     def _about(self, value: Any) -> About:
         if self.about is None:
@@ -182,6 +183,8 @@ class ItemReader:
 
 
 def _member(value: Any, name: str) -> Any:
+    if type(value) is dict and name in value:
+        return value[name]
     for part in name.split("."):
         found = value.get(part, _member) if isinstance(value, Mapping) else getattr(value, part, _member)
         if found is _member:
@@ -265,13 +268,17 @@ async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
     if isinstance(source, AsyncIterable):
         place = 0
         async for value in source:
-            for full in reader.feed(place, value):
+            full = reader.add(place, value)
+            if full is not None:
                 yield full
             place += 1
         yield reader.take()
         return
-    for lot in sync_lots(source, reader):
-        yield lot
+    for lot in _lots(source, reader):
+        if lot is None:
+            await asyncio.sleep(0)
+        else:
+            yield lot
 
 
 def sync_lots(source: Source, reader: ItemReader) -> Iterator[Lot]:
@@ -280,6 +287,11 @@ def sync_lots(source: Source, reader: ItemReader) -> Iterator[Lot]:
     Raises:
         UsageError: it is no source, or one that has to be awaited.
     """
+    return (lot for lot in _lots(source, reader) if lot is not None)
+
+
+def _lots(source: Source, reader: ItemReader) -> Iterator[Lot | None]:
+    """The same, and None now and then, so that an event loop gets its turn."""
     if isinstance(source, AsyncIterable):
         raise UsageError("These items have to be awaited, and a Semel cannot; nothing was loaded. Use AsyncSemel.")
     if isinstance(source, str | PathLike):
@@ -293,7 +305,10 @@ def sync_lots(source: Source, reader: ItemReader) -> Iterator[Lot]:
         )
 
 
-def _lots_of(rows: Iterable[tuple[int, Any]], reader: ItemReader) -> Iterator[Lot]:
-    for line, value in rows:
-        yield from reader.feed(line, value)
+def _lots_of(rows: Iterable[tuple[int, Any]], reader: ItemReader) -> Iterator[Lot | None]:
+    add = reader.add
+    for count, (line, value) in enumerate(rows, 1):
+        full = add(line, value)
+        if full is not None or not count % _TURN:
+            yield full
     yield reader.take()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ from semel.batch.items import SKIPPED, Item, Skip
 from semel.batch.settings import PageWork, PendingEnd, ReadyItem, RunSettings
 from semel.core import codec
 from semel.core.batch.operations import (
+    BeginRun,
     ChangeBatch,
     ClaimItems,
     CommitPage,
@@ -67,6 +68,7 @@ from semel.core.operations import (
     undo_grant,
 )
 from semel.core.record import NOTHING, About, Failure, Status
+from semel.core.store import WithBatches
 from semel.engine import call_errors, context
 from semel.engine.call_flow import Request
 from semel.engine.clock import sync_pause
@@ -75,6 +77,7 @@ from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import (
     FailedBefore,
     InDoubt,
+    InProgress,
     LeaseLost,
     ResultNotKept,
     SemelError,
@@ -92,6 +95,10 @@ _GIVE_UP_AFTER: Final = 120.0
 _RESERVED_FOR: Final = 0.2
 """Seconds of the rate that are reserved together."""
 _PAGES: Final = 50
+_SOON: Final = 30
+"""More is claimed ahead where what was claimed before was begun within this part of a lease."""
+_SENDERS: Final = 2
+"""So many lists of ends are on their way at the same time."""
 _STOPPED: Final = Failure("semel.BatchStopped", "the run ended before the handler was called")
 _CANCELLED: Final = "semel.Cancelled"
 _NOT_COMMITTED: Final = (
@@ -189,7 +196,7 @@ class SyncRunner:
         self.settings = settings
         self._turn: deque[bool] = deque([True])
         self._looked = SyncEvent()
-        self._lead: deque[bool] = deque([True])
+        self._lead: deque[bool] = deque([True] * _SENDERS)
         self._ready: deque[ReadyItem] = deque()
         self._unclaimed: deque[ReadyItem] = deque()
         self._later: list[tuple[float, ReadyItem]] = []
@@ -198,11 +205,20 @@ class SyncRunner:
         self._over = SyncEvent()
         self._error: Exception | None = None
         self._are_all_taken = False
-        self._look_at = self._poll_at = 0.0
+        self._look_at = self._poll_at = self._filled_at = 0.0
+        self._soon = settings.policy.lease_for.total_seconds() / _SOON
         self._pause = _FIRST_LOOK
         self._failed = 0
+        self._outage_since: float | None = None
+        self._store = cast("WithBatches", engine.store)  # `Batches` has refused all others
         self._turns: deque[float] = deque()
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
+
+    def begin(self) -> None:
+        """Let the batch run, if it has not begun; the first run says how large its pages are."""
+        begun = self.ask(BeginRun(self.batch.number, self.settings.page))
+        if begun.batch is not None:
+            self.batch = begun.batch
 
     def run(self) -> None:
         """Work until there is nothing more to do here.
@@ -211,12 +227,18 @@ class SyncRunner:
             UsageError: the program has to be changed.
             StoreUnavailable: the store did not answer for too long.
         """
+        if self.batch.state != "running":
+            return
         try:
             sync_run_side_by_side(self._work, min(self.settings.concurrency, max(self.batch.total, 1)))
         finally:
             self._leave()
         if self._error is not None:
             raise self._error
+
+    def stop(self) -> None:
+        """Have this process begin nothing more; what runs ends, and what was claimed and not begun is given back."""
+        self._over.set()
 
     def _work(self) -> None:
         try:
@@ -237,7 +259,8 @@ class SyncRunner:
         """What to do next; None: nothing. One worker at a time looks for more, and the others wait for it."""
         while not self._over.is_set():
             looked = self._looked  # before the turn is asked for: whoever has it sets this very one
-            if self.settings.rate is None and self.engine.clock.monotonic() < self._poll_at:
+            now = self.engine.clock.monotonic()
+            if self.settings.rate is None and now < self._poll_at and not (self._turn and self._runs_low(now)):
                 ready = self._take_ready()
                 if ready is not None:
                     return ready
@@ -263,10 +286,22 @@ class SyncRunner:
         self._poll()
         if self._over.is_set():
             return None, None
+        rest: float | None = 0.0
+        if not self._ready or self._runs_low(self.engine.clock.monotonic()):
+            rest = self._refill()
         if self._ready:
             self._wait_for_turn(self._ready[0])
             return self._take_ready(), 0.0
-        return None, self._refill()
+        return None, rest
+
+    def _runs_low(self, now: float) -> bool:
+        """Whether to get more before the last item was taken: only where items are quick.
+
+        Whatever is claimed and has not begun has a lease that runs out.
+        """
+        if self.settings.commit == "page" or now < self._look_at or now - self._filled_at > self._soon:
+            return False
+        return len(self._ready) < self.settings.concurrency and not (self._are_all_taken and not self._unclaimed)
 
     def _take_ready(self) -> ReadyItem | None:
         try:
@@ -317,6 +352,7 @@ class SyncRunner:
             for ready, answer in zip(some, claimed.answers, strict=True):
                 ready.answer, ready.claimed_at = answer, asked_at
         self._ready.extend(some)
+        self._filled_at = self.engine.clock.monotonic()
 
     def _claim(self, ready: ReadyItem) -> Claim:
         assert ready.item is not None  # noqa: S101 - a page is no item
@@ -442,6 +478,9 @@ class SyncRunner:
                 return max(0.0, error.retry_after.total_seconds()) if error.retry_after else 0.0
             case LeaseLost():
                 return self.settings.policy.lease_for.total_seconds()
+            case InProgress():
+                # Somebody runs this very item, and may be done long before the lease ends.
+                return min(_LONGEST_LOOK, max(_FIRST_LOOK, error.retry_after.total_seconds()))
             case TryLater():
                 return max(_FIRST_LOOK, error.retry_after.total_seconds())
             case _:
@@ -465,11 +504,34 @@ class SyncRunner:
                 raise
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 return self._explain(ready.work, item, error)
+            if self._is_outage(error, is_own=error is own):
+                return self._wait_for_database(error)
             return self._count(ready.work, item, error)
+        self._outage_since = None
         if not self._has_seen_commit and not result.replayed:
             self._check_commit(item)
         self._note(ready.work, item, ItemStatus.COMPLETED)
         return None
+
+    def _is_outage(self, error: Exception, *, is_own: bool) -> bool:
+        """Whether a transaction failed because its database was not there, which is no fault of the item.
+
+        A handler may well raise an OSError of something else; what began or committed the transaction did not.
+        """
+        if not is_own and isinstance(error, OSError | TimeoutError):
+            return True
+        # What semel says of a transaction that is past use has the error of the client library as its cause.
+        cause = error.__cause__ if isinstance(error, SemelError) else None
+        return self._store.is_outage(cause if isinstance(cause, Exception) else error)
+
+    def _wait_for_database(self, error: Exception) -> float:
+        """In how many seconds to try again; raises the error once the database was away for too long."""
+        now = self.engine.clock.monotonic()
+        if self._outage_since is None:
+            self._outage_since = now
+        if now - self._outage_since > _GIVE_UP_AFTER:
+            raise error
+        return min(_LONGEST_LOOK, max(_FIRST_LOOK, now - self._outage_since))
 
     def _check_commit(self, item: StoredItem) -> None:
         """Read back, where everybody else reads, what the first transaction of this run was to commit.
@@ -505,7 +567,7 @@ class SyncRunner:
         return None
 
     def _run_page(self, work: PageWork) -> None:
-        """Run a whole page in one transaction; where that fails, its items run one by one."""
+        """Run a whole page in one transaction; where an item fails, its items run one by one."""
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - checked when the run began
         try:
@@ -516,9 +578,13 @@ class SyncRunner:
                 raise
             self._give_back(work)
             self._works.pop(work.page.page, None)
+            is_outage = self._is_outage(error, is_own=True)
+            if is_outage:
+                sync_pause(self.engine.clock, self._wait_for_database(error), self._over)
             # Claimed anew, the page waits for the end of that transaction: if it did commit after all, it is done.
-            self._open_page(work.page, one_by_one=True)
+            self._open_page(work.page, one_by_one=not is_outage)
             return
+        self._outage_since = None
         self._works.pop(work.page.page, None)
         try:
             work.call.finish(None)  # completed already, with its transaction; now its lease is let go of
@@ -558,7 +624,7 @@ class SyncRunner:
 
     def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
         """Note in the row of an item what its record says."""
-        self._persist(lambda: self._send_end(work, ItemEnd(item.position, status)))
+        self.persist(lambda: self._send_end(work, ItemEnd(item.position, status)))
 
     def settle(self, work: PageWork, position: int, write: Complete | Fail) -> Any:
         """End the record of an item, and note it in its row; answers as the store does."""
@@ -569,7 +635,8 @@ class SyncRunner:
         """Have an end sent together with whatever else has ended meanwhile."""
         pending = PendingEnd(work, end, SyncEvent())
         self._ends.append(pending)
-        if self._lead:
+        # One at once; another beside it only where many wait, so that lists stay long.
+        if len(self._lead) == _SENDERS or (self._lead and len(self._ends) * _SENDERS >= self.settings.concurrency):
             self._send_ends()
         if not pending.is_done:
             pending.done.wait()
@@ -675,9 +742,9 @@ class SyncRunner:
 
     def ask(self, operation: Any) -> Any:
         """Have an operation carried out; a store that does not answer is asked again for a while."""
-        return self._persist(lambda: self.engine.perform_on(None, _once(operation)))
+        return self.persist(lambda: self.engine.perform_on(None, _once(operation)))
 
-    def _persist(self, send: Callable[[], Any]) -> Any:
+    def persist(self, send: Callable[[], Any]) -> Any:
         """Send something until the store answers, for a while: all that is sent so may be sent again."""
         clock = self.engine.clock
         until, pause = clock.monotonic() + _GIVE_UP_AFTER, _FIRST_LOOK

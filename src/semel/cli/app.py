@@ -31,7 +31,7 @@ _EPILOG = (
 # ClickException, wherever this release of typer keeps it.
 _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
-_RECORDS, _EVENTS, _DATABASE, _PROOF = "Records", "Events", "Database", "Proof"
+_RECORDS, _EVENTS, _BATCHES, _DATABASE, _PROOF = "Records", "Events", "Batches", "Database", "Proof"
 _COMMANDS: Final = {
     "list": ("list:list_records", _RECORDS),
     "count": ("count:count", _RECORDS),
@@ -46,6 +46,7 @@ _COMMANDS: Final = {
     "erase": ("erase:erase", _RECORDS),
     "cache": ("cache:cache", _RECORDS),
     "events": ("events:events", _EVENTS),
+    "batch": ("batch:batch", _BATCHES),
     "migrate": ("migrate:migrate", _DATABASE),
     "sweep": ("sweep:sweep", _DATABASE),
     "doctor": ("doctor:doctor", _DATABASE),

@@ -369,7 +369,7 @@ def show_record(stored: StoredRecord) -> Record:
 
 def instant(microseconds: int) -> datetime:
     """A store's instant as an aware datetime."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return _EPOCH + timedelta(0, 0, microseconds)
 
 
 def store_instant(moment: datetime) -> int:

@@ -178,6 +178,16 @@ class WithLibraries(Store, Protocol):
         """The modules that have to be installed, for threads and for event loops."""
 
 
+class WithBatches(Store, Protocol):
+    """What a store with `Capability.BATCH` has beside the methods of a store."""
+
+    def is_outage(self, error: Exception) -> bool:
+        """Whether an error of the caller's client library says nothing of what was sent: it may be sent again as it is.
+
+        The database was not there, or another transaction was in the way.
+        """
+
+
 class InFile(Store, Protocol):
     """What a store with `Capability.FILE` has beside the methods of a store."""
 

@@ -569,6 +569,11 @@ class MemoryStore:
         """There is no transaction to join."""
         _refuse(connection)
 
+    def is_outage(self, error: Exception) -> bool:
+        """There is no connection that could be lost."""
+        del error
+        return False
+
 
 class MemoryDriver:
     """Carries rounds out at once."""

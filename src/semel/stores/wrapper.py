@@ -22,6 +22,7 @@ from semel.core.store import (
     Joined,
     Plan,
     Store,
+    WithBatches,
 )
 
 
@@ -75,3 +76,7 @@ class StoreWrapper(ABC):
     def async_join(self, connection: Any) -> AsyncJoined:
         """The same for connections that are awaited."""
         return self._behind().async_join(connection)
+
+    def is_outage(self, error: Exception) -> bool:
+        """Whether an error of the caller's connection says nothing of what was sent, where there are batches."""
+        return cast("WithBatches", self._behind()).is_outage(error)

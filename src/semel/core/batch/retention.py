@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from semel.core.batch.operations import ExpiredBatches, FindPages, ForgetItems, ReadItems
-from semel.core.batch.values import BatchPage, StoredBatch, item_key, page_key
+from semel.core.batch.values import BatchPage, StoredBatch, commit_key, item_key, page_key
 from semel.core.flow import Flow, ask
 
 _LOT: Final = 500
@@ -34,4 +34,4 @@ def _forget(batch: StoredBatch) -> Flow[None]:
         if len(pages) < _LOT:
             break
         after = pages[-1].page
-    yield from ask(ForgetItems(batch.number, (), batch.loaded, is_last=True))
+    yield from ask(ForgetItems(batch.number, (commit_key(batch).digest,), batch.loaded, is_last=True))

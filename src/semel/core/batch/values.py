@@ -165,6 +165,14 @@ def page_key(scope: str, batch: str, page: BatchPage) -> Key:
     return Key.of((batch, page.page, page.round), operation=PAGE, scope=scope or SHARED)
 
 
+def commit_key(batch: StoredBatch) -> Key:
+    """The key of what was decided about the way in which effects are committed.
+
+    The number is in it, because another batch may have the same id once this one has expired.
+    """
+    return Key.of((batch.id, batch.number, "commit"), operation=BATCH, scope=batch.scope or SHARED)
+
+
 def item_digest(item: str, data: bytes) -> bytes:
     """What an item is: its id, with its length, and its data."""
     name = item.encode()

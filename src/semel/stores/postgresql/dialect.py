@@ -273,7 +273,7 @@ class PostgresDialect(ServerSweeps):
         self._texts: dict[tuple[str, str, bool], str] = {}
         self._wording = Wording(lambda _, kind: f"?::{_KINDS[kind]}", self._clock, "strpos")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
-        self.batch = PostgresBatch(self._names, self._clock)
+        self.batch = PostgresBatch(self._names, self._clock, settings)
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in _LATER}

@@ -64,6 +64,10 @@ class AsyncAdapter(AsyncJoinable, Protocol):
     def keeps(self) -> bool:
         """Whether connections are kept between uses; those that are borrowed are given back at once."""
 
+    @property
+    def copies(self) -> bool:
+        """Whether commands with `copy` can be sent."""
+
     async def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""
 
@@ -126,6 +130,10 @@ class Adapter(Joinable, Protocol):
     @property
     def keeps(self) -> bool:
         """Whether connections are kept between uses; those that are borrowed are given back at once."""
+
+    @property
+    def copies(self) -> bool:
+        """Whether commands with `copy` can be sent."""
 
     def connect(self, settings: Settings) -> Any:
         """A connection of the store's own, in autocommit, with the store's timeouts."""

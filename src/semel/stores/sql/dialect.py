@@ -65,6 +65,24 @@ class Known(Enum):
     INSTALL = "the install_id of the store's own database"
 
 
+class Copy(msgspec.Struct, frozen=True):
+    """Rows that go into a table by COPY.
+
+    Attributes:
+        schema: of the table; None: the one that names are looked up in.
+        table: its name.
+        columns: which of its columns the rows have.
+        types: of these columns, as the server calls them.
+        rows: all of them.
+    """
+
+    schema: str | None
+    table: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: Sequence[Row]
+
+
 class Command(msgspec.Struct, frozen=True):
     """One statement, and where a server cannot give rows back from a write, the reading that follows it.
 
@@ -73,6 +91,8 @@ class Command(msgspec.Struct, frozen=True):
     `patient`: waits for locked rows up to `lock_timeout` on such a connection, where others wait as little as they can.
     `around`: what limits its wait for locked rows in the caller's transaction, and what ends that limit, as statements
     of their own; only for a server that cannot limit a single statement.
+    `copy`: follows in the same transaction where the statement gave a row; only on the store's own connection, and only
+    where the client library can do that.
     """
 
     text: str
@@ -81,6 +101,7 @@ class Command(msgspec.Struct, frozen=True):
     atomic: bool = False
     patient: bool = False
     around: tuple[str, str] | None = None
+    copy: Copy | None = None
 
 
 Values = tuple[Any, ...]

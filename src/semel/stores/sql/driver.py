@@ -25,7 +25,7 @@ from semel.stores.settings import connection_ages
 from semel.stores.sql.adapter import Adapter, AsyncAdapter
 from semel.stores.sql.context import SqlContext
 from semel.stores.sql.dialect import Command, Row
-from semel.stores.sql.errors import ErrorKind, translate_connecting_error, translate_error
+from semel.stores.sql.errors import CannotCopy, ErrorKind, translate_connecting_error, translate_error
 from semel.stores.sql.settings import Settings
 
 T = TypeVar("T")
@@ -144,6 +144,8 @@ class AsyncSqlDriver:
             await self._release(pooled)
 
     async def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
+        if command.copy is not None and not self._adapter.copies:
+            raise CannotCopy
         rendered = self._context.render(command)
         turn = 0
         while True:
@@ -268,6 +270,8 @@ class SqlDriver:
             self._release(pooled)
 
     def _execute(self, pooled: PooledConnection, command: Command) -> list[Row]:
+        if command.copy is not None and not self._adapter.copies:
+            raise CannotCopy
         rendered = self._context.render(command)
         turn = 0
         while True:

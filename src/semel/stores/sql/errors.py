@@ -45,6 +45,19 @@ class ErrorKind(Enum):
     OF_ONE = "a value or a constraint refuses a single row"
 
 
+OUTAGES: Final = frozenset(
+    {
+        ErrorKind.CONFLICT,
+        ErrorKind.LOCKED,
+        ErrorKind.HELD,
+        ErrorKind.SLOW,
+        ErrorKind.LOST,
+        ErrorKind.UNREACHED,
+        ErrorKind.READ_ONLY,
+        ErrorKind.FULL,
+    }
+)
+"""These say nothing of what was sent: the same may work later."""
 _IN_THE_WAY: Final = frozenset({ErrorKind.CONFLICT, ErrorKind.LOCKED, ErrorKind.HELD})
 """The server is well and answers: somebody else was in the way."""
 _MISCONFIGURED: Final = frozenset(
@@ -59,6 +72,10 @@ class RowError(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class CannotCopy(Exception):
+    """The client library has no COPY; nothing was sent. Never leaves a plan."""
 
 
 class RecordHeld(RowError):

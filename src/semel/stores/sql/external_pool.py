@@ -67,6 +67,7 @@ class AsyncEngineAdapter(AsyncSqlalchemyAdapter):
     """Borrows from an engine of SQLAlchemy."""
 
     keeps = False
+    copies = False
 
     def __init__(self, engine: Any, server: Server[Any]) -> None:
         super().__init__(server)
@@ -163,6 +164,7 @@ class EngineAdapter(SqlalchemyAdapter):
     """Borrows from an engine of SQLAlchemy."""
 
     keeps = False
+    copies = False
 
     def __init__(self, engine: Any, server: Server[Any]) -> None:
         super().__init__(server)

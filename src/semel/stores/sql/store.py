@@ -24,6 +24,7 @@ from semel.core.store import (
 from semel.stores.sql.adapter import Adapter, AsyncAdapter, Server
 from semel.stores.sql.context import SqlContext
 from semel.stores.sql.driver import AsyncSqlDriver, ListenerFactory, SqlDriver
+from semel.stores.sql.errors import OUTAGES
 from semel.stores.sql.external_pool import ExternalPool
 from semel.stores.sql.joined import AsyncSqlJoined, SqlJoined, async_joinable, joinable, meant
 from semel.stores.sql.plan import plan
@@ -131,6 +132,12 @@ class SqlStore:
         return AsyncSqlJoined(
             self._context, async_joinable(connection, self.server), connection, self._async_fetch_install_id
         )
+
+    def is_outage(self, error: Exception) -> bool:
+        """Whether an error of any of its client libraries, or of SQLAlchemy, says nothing of what was sent."""
+        while (wrapped := getattr(error, "orig", None)) is not None:  # as SQLAlchemy wraps the error of a driver
+            error = wrapped
+        return self.server.error_kind(error) in OUTAGES
 
     def _fetch_install_id(self) -> None:
         """Which database this is, from a connection of the store's own; once."""

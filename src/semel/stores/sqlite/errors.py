@@ -52,6 +52,14 @@ _MISCONFIGURED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLI
 """Trying again is of no use before somebody changes the path or its permissions."""
 
 
+def is_outage(error: Exception) -> bool:
+    """Whether an error of sqlite3, or of SQLAlchemy, says nothing of what was sent: the file was locked, or full."""
+    while (wrapped := getattr(error, "orig", None)) is not None:  # as SQLAlchemy wraps the error of a driver
+        error = wrapped
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, sqlite3.OperationalError) and (code in _LOCKED or code in _UNAVAILABLE)
+
+
 class WriteLocked(StoreUnavailable):
     """Somebody else holds the write lock of the file; nothing was written. What is recorded can still be read."""
 

@@ -13,6 +13,7 @@ from semel.stores.admin import Admin
 from semel.stores.settings import StoreClock, machine_clock
 from semel.stores.sqlite.database import attach, detach, known_install_id
 from semel.stores.sqlite.driver import AsyncSqliteDriver, SqliteDriver
+from semel.stores.sqlite.errors import is_outage
 from semel.stores.sqlite.joined import (
     AsyncSqliteJoined,
     AsyncWrappedJoined,
@@ -117,6 +118,10 @@ class SqliteStore:
         if inside is None:
             return AsyncSqliteJoined(self._joined(connection))
         return AsyncWrappedJoined(inside, self._joined, self.name)
+
+    def is_outage(self, error: Exception) -> bool:
+        """Whether an error of the caller's connection says nothing of what was sent."""
+        return is_outage(error)
 
     def separate_async_driver(self) -> AsyncDriver:
         """A driver for an event loop of semel's own: connections belong to no loop of the caller."""

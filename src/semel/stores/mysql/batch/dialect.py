@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from semel.core.batch.operations import AddItems, ReopenItems
-from semel.core.batch.values import State
+from semel.core.batch.values import ItemStatus, State
 from semel.stores.rows import load_statements, storable
 from semel.stores.sql.batch.plan import shared_statements
 from semel.stores.sql.dialect import Asking, Command
@@ -65,8 +65,14 @@ class MysqlBatch:
     def settle(
         self, number: int, page: int, rows: Sequence[tuple[int, int, bytes | None]], *, joined: bool
     ) -> Asking[None]:
-        """Rows, and then their counts anew, under the lock of the page."""
+        """Rows, and then their counts, under the lock of the page."""
         noted = [(number, *row) for row in rows]
+        if all(status == ItemStatus.COMPLETED for _, status, _ in rows):
+            end = Command(self._sql["add_completed"], (number, page), Command(self._sql["added"]))
+            ended = Command(_rows(self._sql["settle_pending"], _SETTLED, len(noted)), _flat(noted), end)
+            found = yield Command(self._sql["touch"], (number, page), ended, atomic=not joined, patient=not joined)
+            if found and found[0][0] == len(rows):
+                return
         counted = Command(self._sql["count"], (number, page))
         settled = Command(_rows(self._sql["settle"], _SETTLED, len(noted)), _flat(noted), counted)
         yield Command(self._sql["touch"], (number, page), settled, atomic=not joined, patient=not joined)

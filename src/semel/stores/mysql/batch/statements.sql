@@ -30,6 +30,18 @@ SELECT LAST_INSERT_ID(), b.state FROM {batch_table} AS b WHERE b.number = ?;
 -- name: touch
 UPDATE {page_table} SET updated_us = {clock} WHERE batch = ? AND page = ?;
 
+-- Completed items that are pending, which nearly all are, and how many of them were; then nothing has to be counted. In
+-- the caller's transaction counting would lock the first item of the next page too, and two pages wait for each other.
+-- name: settle_pending
+UPDATE {item_table} AS i JOIN ({input}) AS e ON i.batch = e.batch AND i.position = e.position
+SET i.outcome = e.outcome, i.status = e.status WHERE i.status = 0;
+
+-- name: add_completed
+UPDATE {page_table} SET completed = completed + LAST_INSERT_ID(ROW_COUNT()) WHERE batch = ? AND page = ?;
+
+-- name: added
+SELECT LAST_INSERT_ID();
+
 -- A late worker changes nothing that is done. The status is set last: the conditions are about what it was.
 -- name: settle
 UPDATE {item_table} AS i JOIN ({input}) AS e ON i.batch = e.batch AND i.position = e.position

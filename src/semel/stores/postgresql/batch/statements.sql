@@ -1,6 +1,11 @@
 -- What PostgreSQL says about batches in its own way: one statement for each change of two tables.
 
--- Items behind what is loaded, and how much is loaded: all of it or nothing. Only of whoever opened the batch last.
+-- How much is loaded; the items follow by COPY in the same transaction. Only for the process that opened the batch last.
+-- name: move_loaded
+UPDATE {batch_table} SET loaded = loaded + ?::bigint, updated_us = {clock}
+WHERE number = ?::bigint AND token = ?::bytea AND state = 'loading' AND loaded = ?::bigint RETURNING number;
+
+-- The same together with the items, for client libraries without COPY.
 -- name: add
 WITH b AS (
     UPDATE {batch_table} SET loaded = loaded + ?::bigint, updated_us = {clock}
@@ -24,8 +29,32 @@ WITH b AS (
 )
 SELECT b.taken, x.state FROM {batch_table} AS x LEFT JOIN b ON b.number = x.number WHERE x.number = ?::bigint;
 
--- The page is locked before its items, so that of two workers on one page each sees what the other has noted. A late
--- one changes nothing that is done. The bounds let every planner find the items by their primary key.
+-- Ends of items that are pending, which nearly all are: each of two workers on one page changes, and counts, only rows
+-- that are still pending when its turn comes. The page is locked before its items by every statement that changes them,
+-- so that no two of them wait for each other. The bounds let every planner find the items by their primary key.
+-- name: settle_pending
+WITH p AS MATERIALIZED (
+    SELECT batch, page FROM {page_table} WHERE batch = ?::bigint AND page = ?::bigint FOR NO KEY UPDATE
+), e AS MATERIALIZED (
+    SELECT * FROM unnest(?::bigint[], ?::smallint[], ?::bytea[]) AS u(position, status, outcome)
+), noted AS (
+    UPDATE {item_table} AS i SET status = e.status, outcome = e.outcome FROM e CROSS JOIN p
+    WHERE i.batch = ?::bigint AND i.position >= ?::bigint AND i.position <= ?::bigint AND i.position = e.position
+        AND i.batch = p.batch AND i.status = 0
+    RETURNING i.status
+)
+UPDATE {page_table} AS p SET updated_us = {clock}, completed = p.completed + c.completed, failed = p.failed + c.failed,
+    skipped = p.skipped + c.skipped, in_doubt = p.in_doubt + c.in_doubt
+FROM (
+    SELECT count(*) AS changed, count(*) FILTER (WHERE status = 1)::integer AS completed,
+        count(*) FILTER (WHERE status = 2)::integer AS failed, count(*) FILTER (WHERE status = 3)::integer AS skipped,
+        count(*) FILTER (WHERE status = 4)::integer AS in_doubt
+    FROM noted
+) AS c
+WHERE p.batch = ?::bigint AND p.page = ?::bigint RETURNING c.changed;
+
+-- The same for items of any status: a late worker changes nothing that is done. Of two workers on one page each sees
+-- what the other has noted, because items are locked before their status is looked at.
 -- name: settle
 WITH p AS MATERIALIZED (
     SELECT batch, page FROM {page_table} WHERE batch = ?::bigint AND page = ?::bigint FOR NO KEY UPDATE

@@ -6,7 +6,7 @@ A caller's connection outside `transaction()` is refused: each of its statements
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -14,7 +14,7 @@ from semel.errors import NotInTransaction
 from semel.extras import requires
 from semel.stores.settings import addresses_of, join_url, split_url
 from semel.stores.sql.adapter import PlaceholderStyle, Server
-from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.dialect import Command, Copy, Row
 from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 
@@ -48,6 +48,7 @@ class AsyncpgAdapter:
     """Sends commands through `asyncpg.Connection`."""
 
     keeps = True
+    copies = True
 
     def __init__(self, server: Server[dict[str, str]]) -> None:
         self._server = server
@@ -64,7 +65,19 @@ class AsyncpgAdapter:
 
     def execute(self, connection: Any, command: Command) -> Awaitable[list[Row]]:
         """The rows of `command`."""
+        if command.copy is not None:
+            return self._copy(connection, command, command.copy)
         return cast("Awaitable[list[Row]]", connection.fetch(_texts(command.text), *command.values))
+
+    async def _copy(self, connection: Any, command: Command, copy: Copy) -> list[Row]:
+        """The statement, and the rows that follow it, in one transaction: that of a proxy, or one of their own."""
+        async with nullcontext() if connection.is_in_transaction() else connection.transaction():
+            rows: list[Row] = await connection.fetch(_texts(command.text), *command.values)
+            if rows:
+                await connection.copy_records_to_table(
+                    copy.table, schema_name=copy.schema, columns=copy.columns, records=copy.rows
+                )
+        return rows
 
     async def close(self, connection: Any) -> None:
         """Let go of a connection, politely if that takes no time."""

@@ -117,6 +117,7 @@ class MysqlAdapter:
     """What the adapters of both client libraries share; they name the cursors and errors of their library."""
 
     keeps = True
+    copies = False
     cursor: type[Any]
     library_error: type[Exception]
     interface_error: type[Exception]

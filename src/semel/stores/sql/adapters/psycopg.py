@@ -14,12 +14,13 @@ from typing import Any, Final, cast
 from semel.errors import NotInTransaction
 from semel.extras import requires
 from semel.stores.sql.adapter import PlaceholderStyle, Server
-from semel.stores.sql.dialect import Command, Row
+from semel.stores.sql.dialect import Command, Copy, Row
 from semel.stores.sql.errors import ErrorKind
 from semel.stores.sql.settings import Settings
 
 with requires("postgresql://", "psycopg"):
     import psycopg
+    from psycopg import sql
     from psycopg.pq import TransactionStatus
     from psycopg.rows import tuple_row
 
@@ -27,6 +28,12 @@ with requires("postgresql://", "psycopg"):
 _texts: Final = PlaceholderStyle("$")
 _BAD_URL: Final = "invalid URI query parameter"
 _can_time_out: Final = "timeout" in inspect.signature(psycopg.Connection.wait).parameters  # older releases cannot
+
+
+def _copy_statement(copy: Copy) -> sql.Composed:
+    names = (copy.schema, copy.table) if copy.schema is not None else (copy.table,)
+    columns = sql.SQL(", ").join(map(sql.Identifier, copy.columns))
+    return sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(sql.Identifier(*names), columns)
 
 
 def _options(session: dict[str, str]) -> str:
@@ -67,6 +74,7 @@ async def async_connect(settings: Settings, **further: Any) -> psycopg.AsyncConn
 
 class _Psycopg:
     keeps = True
+    copies = True
 
     def __init__(self, server: Server[dict[str, str]]) -> None:
         self._server = server
@@ -100,9 +108,26 @@ class AsyncPsycopgAdapter(_Psycopg):
 
     async def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
+        if command.copy is not None:
+            return await self._copy(connection, command, command.copy)
         async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
             await cursor.execute(_texts(command.text), command.values, binary=True)
             return cast("list[Row]", await cursor.fetchall() if cursor.description else [])
+
+    async def _copy(self, connection: Any, command: Command, copy: Copy) -> list[Row]:
+        """The statement, and the rows that follow it, in one transaction: that of a proxy, or one of their own."""
+        async with (
+            connection.transaction(),
+            psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor,
+        ):
+            await cursor.execute(_texts(command.text), command.values, binary=True)
+            rows: list[Row] = await cursor.fetchall()
+            if rows:
+                async with cursor.copy(_copy_statement(copy)) as writing:
+                    writing.set_types(copy.types)
+                    for row in copy.rows:
+                        await writing.write_row(row)
+        return rows
 
     async def close(self, connection: Any) -> None:
         """Let go of a connection."""
@@ -120,9 +145,26 @@ class PsycopgAdapter(_Psycopg):
 
     def execute(self, connection: Any, command: Command) -> list[Row]:
         """The rows of `command`."""
+        if command.copy is not None:
+            return self._copy(connection, command, command.copy)
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
             cursor.execute(_texts(command.text), command.values, binary=True)
             return cast("list[Row]", cursor.fetchall() if cursor.description else [])
+
+    def _copy(self, connection: Any, command: Command, copy: Copy) -> list[Row]:
+        """The statement, and the rows that follow it, in one transaction: that of a proxy, or one of their own."""
+        with (
+            connection.transaction(),
+            psycopg.RawCursor(connection, row_factory=tuple_row) as cursor,
+        ):
+            cursor.execute(_texts(command.text), command.values, binary=True)
+            rows: list[Row] = cursor.fetchall()
+            if rows:
+                with cursor.copy(_copy_statement(copy)) as writing:
+                    writing.set_types(copy.types)
+                    for row in copy.rows:
+                        writing.write_row(row)
+        return rows
 
     def close(self, connection: Any) -> None:
         """Let go of a connection."""

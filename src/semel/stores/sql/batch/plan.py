@@ -69,7 +69,7 @@ from semel.stores.sql.errors import RowError
 
 BATCH_COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(StoredBatch))
 ITEM_COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(StoredItem))
-_TOGETHER: Final = 64
+_TOGETHER: Final = 128
 """So many records are claimed or ended by one statement."""
 _TRIES: Final = 10
 Many = Callable[..., Plan]
@@ -121,7 +121,7 @@ def _plan_one(
 def _in_lists(
     operations: Sequence[Operation], plan_records: PlanOperations, *, joined: bool
 ) -> Asking[list[Answer | Exception]]:
-    """The answers to operations of one kind, which are sent in lists of the size that lanes send."""
+    """The answers to operations of one kind, which are sent in lists."""
     answers: list[Answer | Exception] = []
     for begin in range(0, len(operations), _TOGETHER):
         answers += yield from plan_records(operations[begin : begin + _TOGETHER], joined=joined)

@@ -1,0 +1,92 @@
+"""`semel batch pause`, `resume`, `retry` and `cancel`: what people decide about a batch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, cast
+
+import typer
+
+from semel.batch import BatchStatus
+from semel.batch.control import Retried
+from semel.cli.commands.batch.opening import AsJson, Id, Scope, open_batch
+from semel.cli.commands.batch.view import print_status, status_object, status_view
+from semel.cli.confirm import Yes, check_reason
+from semel.cli.exit_codes import OTHER, usage_error
+from semel.cli.printing import console
+from semel.cli.record_view import as_line
+from semel.cli.store_option import Url
+
+Why = Annotated[str, typer.Option("--reason", help="Why; kept with the batch.", show_default=False)]
+
+
+def pause(id_: Id, url: Url = None, *, reason: Why = "", scope: Scope = None, as_json: AsJson = False) -> None:
+    """Have every process let its running items end, and begin no others, within two seconds."""
+    with open_batch(id_, url, scope) as batch:
+        print_status(batch.pause(reason), as_json=as_json)
+
+
+def resume(id_: Id, url: Url = None, *, scope: Scope = None, as_json: AsJson = False) -> None:
+    """Let a paused batch be run again: by semel batch work where it runs, or by semel batch run."""
+    with open_batch(id_, url, scope) as batch:
+        print_status(batch.resume(), as_json=as_json)
+
+
+def cancel(
+    id_: Id,
+    url: Url = None,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept with the batch.", show_default=False)],
+    yes: Yes = False,
+    scope: Scope = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a batch for good: running items end, nothing else of it ever runs."""
+    check_reason(reason)
+    with open_batch(id_, url, scope) as batch:
+        if not yes:
+            _ask(batch.status(), "Cancel it? Nothing of it runs again.")
+        print_status(batch.cancel(reason), as_json=as_json)
+
+
+def retry(
+    id_: Id,
+    which: Annotated[str, typer.Argument(metavar="failed|in_doubt", help="Which items.", show_default=False)],
+    url: Url = None,
+    *,
+    reason: Why = "",
+    yes: Yes = False,
+    scope: Scope = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have items run again that failed, or are in doubt; then semel batch run runs them.
+
+    To retry what is in doubt is to say that it did not happen, so that needs --reason, and asks on a terminal.
+    """
+    if which not in ("failed", "in_doubt"):
+        raise usage_error(f"Items that are failed or in_doubt can run again, not {which!r}; nothing was changed.")
+    with open_batch(id_, url, scope) as batch:
+        if which == "in_doubt":
+            check_reason(reason)
+            if not yes:
+                _ask(batch.status(), "Did none of the items in doubt happen?")
+        count = batch.retry(cast("Retried", which), reason=reason)
+        status = batch.status()
+    if as_json:
+        sys.stdout.write(as_line({"retried": count, **status_object(status)}) + "\n")
+        return
+    console().print(f"{count:,} items run again.")
+    print_status(status, as_json=False)
+
+
+def _ask(status: BatchStatus, question: str) -> None:
+    """Show the batch, and ask; a no ends the command."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise usage_error(
+            "There is no terminal to ask on; nothing was changed. Look with semel batch status, then add --yes."
+        )
+    out = console()
+    out.print(status_view(status))
+    if not typer.confirm(f"\n{question}", default=False):
+        out.print("Nothing was changed.")
+        raise typer.Exit(OTHER)
