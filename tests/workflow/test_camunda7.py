@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,8 +16,10 @@ from semel import AsyncSemel, Semel
 from semel.errors import UsageError
 from semel.stores.memory import MemoryStore
 from semel.workflow.engines import camunda7
+from semel.workflow.engines.running import MOST_OUTPUTS
 from tests.workflow.camunda_server import Camunda
 from tests.workflow.clinic import VARIABLES, CardDeclined, Gateway, LineDown, PayClaim, SyncPayClaim, fail
+from tests.workflow.silent_store import silent
 
 URL = "http://engine/engine-rest"
 ASKED = {name: value for name, value in VARIABLES.items() if isinstance(value, str) and name != "businessKey"}
@@ -39,26 +43,41 @@ class Slow(PayClaim):
         return {"receipt": value}
 
 
+class Burning(PayClaim):
+    """Burns the processor, and so blocks its event loop, for three locks."""
+
+    lease_for = timedelta(seconds=0.5)
+
+    async def execute(self, claimId: str, paymentId: str, amount: str) -> str:  # type: ignore[override]  # noqa: N803
+        receipt = self.gateway.charge(claimId, amount).receipt  # type: ignore[arg-type]  # is only handed on
+        ends = time.monotonic() + 3 * 2 * self.lease_for.total_seconds()
+        while time.monotonic() < ends:
+            pass
+        return receipt
+
+    def outputs(self, value: Any, v: Any) -> dict[str, Any]:
+        return {"receipt": value}
+
+
 class Office:
     """An engine, workers, and what they do."""
 
     def __init__(self) -> None:
         self.camunda = Camunda()
         self.gateway = Gateway()
-        self.semel = AsyncSemel(MemoryStore())
+        self.store = MemoryStore()
+        self.semel = AsyncSemel(self.store)
         self.pay: Any = PayClaim(self.semel, self.gateway)
 
     @asynccontextmanager
     async def work(self, **options: Any) -> AsyncIterator[None]:
         """Work inside, and end without leaving anything half done."""
         stop = asyncio.Event()
-        async with self.camunda.client() as client:
-            working = asyncio.create_task(
-                camunda7.work(URL, {"payment": self.pay}, stop=stop, client=client, **options)
-            )
-            yield
-            stop.set()
-            await working
+        asked: dict[str, Any] = {"stop": stop, "make_client": self.camunda.client, **options}
+        working = asyncio.create_task(camunda7.work(URL, {"payment": self.pay}, **asked))
+        yield
+        stop.set()
+        await working
 
 
 def play(scenario: Callable[[Office], Awaitable[None]]) -> None:
@@ -175,6 +194,72 @@ def test_a_lock_is_extended_while_the_delegate_runs() -> None:
     play(scenario)
 
 
+def test_a_delegate_that_burns_the_processor_for_three_locks_keeps_its_task() -> None:
+    async def scenario(office: Office) -> None:
+        office.pay = Burning(office.semel, office.gateway)
+        burning, stop = threading.Event(), threading.Event()
+        office.gateway.before = burning.set
+        task = office.camunda.add("t1", "payment", ASKED)
+        other = threading.Thread(target=fetch_in_vain, args=(office.camunda, burning, stop))
+        other.start()
+        try:
+            async with office.work():
+                await office.camunda.until("t1", lambda task: task.ended or office.camunda.handed_out["t1"] > 1)
+        finally:
+            burning.set()
+            stop.set()
+            await asyncio.to_thread(other.join)
+        assert task.extended >= 3
+        assert office.camunda.handed_out == {"t1": 1}
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def fetch_in_vain(camunda: Camunda, burning: threading.Event, stop: threading.Event) -> None:
+    """Be another worker, in a thread that the first one does not block, and ask for its task."""
+
+    async def fetch() -> None:
+        asked = {"workerId": "other", "maxTasks": 1, "topics": [{"topicName": "payment", "lockDuration": 60_000}]}
+        async with camunda.client() as client:
+            while not stop.is_set():
+                await client.post(f"{URL}/external-task/fetchAndLock", json=asked)
+
+    assert burning.wait(60)
+    asyncio.run(fetch())
+
+
+def test_no_tasks_are_fetched_while_the_store_does_not_answer() -> None:
+    async def scenario(office: Office) -> None:
+        async with silent(office.store) as silence:
+            task = office.camunda.add("t1", "payment", ASKED)
+            working = office.work(max_tasks=1)
+            await working.__aenter__()
+            await office.camunda.until("t1", lambda task: task.retries is not None)
+            assert task.retries == camunda7.RETRIES, "a store that does not answer costs no retry"
+            office.camunda.add("t2", "payment", {**ASKED, "paymentId": "2"})
+            await silence.until_asked(3)
+            assert office.camunda.handed_out == {"t1": 1}
+        await office.camunda.until_ended("t1")
+        await office.camunda.until_ended("t2")
+        await working.__aexit__(None, None, None)
+        assert office.gateway.charges == {"CLAIM-001": 2}
+
+    play(scenario)
+
+
+def test_work_stops_although_the_store_does_not_answer() -> None:
+    async def scenario(office: Office) -> None:
+        async with silent(office.store) as silence:
+            office.camunda.add("t1", "payment", ASKED)
+            async with office.work(max_tasks=1):
+                await office.camunda.until("t1", lambda task: task.retries is not None)
+                await silence.until_asked(1)
+        assert office.camunda.handed_out == {"t1": 1}
+
+    play(scenario)
+
+
 def test_a_business_error_is_told_with_its_code() -> None:
     async def scenario(office: Office) -> None:
         office.gateway.before = fail(CardDeclined("no money"))
@@ -209,6 +294,28 @@ def test_a_task_that_lacks_a_variable_is_an_incident() -> None:
         async with office.work():
             task = await office.camunda.until("t1", lambda task: task.retries == 0)
         assert "amount" in task.said["errorMessage"]
+
+    play(scenario)
+
+
+def test_outputs_larger_than_an_engine_takes_are_an_incident_and_the_task_is_not_run_again() -> None:
+    class Talkative(PayClaim):
+        length = MOST_OUTPUTS
+
+        def outputs(self, value: Any, v: Any) -> dict[str, Any]:
+            return {"receipt": "x" * self.length}
+
+    async def scenario(office: Office) -> None:
+        talkative = office.pay = Talkative(office.semel, office.gateway)
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            task = await office.camunda.until("t1", lambda task: task.retries == 0)
+            assert "identifier" in task.said["errorMessage"]
+            assert task.said["errorDetails"] == office.pay.identify(VARIABLES).reference
+            talkative.length = 10
+            task.retries = 1  # as an operator says after a correction
+            await office.camunda.until_ended("t1")
+        assert office.gateway.charges == {"CLAIM-001": 1}
 
     play(scenario)
 

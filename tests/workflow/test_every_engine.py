@@ -60,11 +60,11 @@ async def in_temporal(pay: PayClaim, address: str) -> Outputs:
 async def in_camunda_7(pay: PayClaim, _address: str) -> Outputs:
     engine, stop = Camunda(), asyncio.Event()
     engine.add("t1", "payment", {name: value for name, value in VARIABLES.items() if isinstance(value, str)})
-    async with engine.client() as client:
-        working = asyncio.create_task(camunda7.work("http://engine", {"payment": pay}, stop=stop, client=client))
-        task = await engine.until_ended("t1")
-        stop.set()
-        await working
+    asked: Any = {"stop": stop, "make_client": engine.client}
+    working = asyncio.create_task(camunda7.work("http://engine", {"payment": pay}, **asked))
+    task = await engine.until_ended("t1")
+    stop.set()
+    await working
     return camunda7.plain_variables(task.said["variables"])
 
 

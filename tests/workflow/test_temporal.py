@@ -179,6 +179,28 @@ def test_a_worker_that_is_killed_after_the_payment_is_one_payment(clinic: Clinic
     assert clinic.ledger.requests() == 2
 
 
+def test_an_activity_that_burns_the_processor_for_three_heartbeats_is_one_attempt(clinic: Clinic) -> None:
+    class Burning(PayOnce):
+        lease_for = timedelta(seconds=0.6)
+
+    async def burn() -> None:
+        ends = time.monotonic() + 3
+        while time.monotonic() < ends:
+            pass
+
+    async def scenario() -> Any:
+        clinic.pay = Burning(clinic.semel, clinic.ledger)
+        clinic.pay.after = burn
+        async with clinic.work():
+            handle = await clinic.begin({**VARIABLES, "heartbeat": 1})
+            await handle.result()
+            events = (await handle.fetch_history()).events
+            return [event.activity_task_started_event_attributes.attempt for event in events]
+
+    assert max(asyncio.run(scenario())) == 1
+    assert clinic.ledger.requests() == 1
+
+
 @pytest.mark.parametrize(
     ("error", "code"), [(BpmnError("DECLINED", "no", {"by": "bank"}), "DECLINED"), (RuntimeError(), INCIDENT)]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,7 +19,8 @@ from semel.errors import UsageError
 from semel.stores.memory import MemoryStore
 from semel.workflow.engines import zeebe
 from tests.workflow.clinic import VARIABLES, CardDeclined, Gateway, LineDown, PayClaim, fail
-from tests.workflow.test_camunda7 import Slow
+from tests.workflow.silent_store import silent
+from tests.workflow.test_camunda7 import Burning, Slow
 from tests.workflow.zeebe_server import Zeebe
 
 
@@ -29,15 +31,17 @@ class Office:
         self.address = address
         self.engine = engine
         self.gateway = Gateway()
-        self.semel = AsyncSemel(MemoryStore())
+        self.store = MemoryStore()
+        self.semel = AsyncSemel(self.store)
         self.pay: Any = PayClaim(self.semel, self.gateway)
 
     @asynccontextmanager
-    async def work(self) -> AsyncIterator[None]:
+    async def work(self, **options: Any) -> AsyncIterator[None]:
         """Work inside."""
         channel = create_insecure_channel(self.address)
         worker = ZeebeWorker(channel, request_timeout=100)
-        zeebe.register(worker, "payment", self.pay)
+        worker.poll_retry_delay = 0.02  # type: ignore[assignment]  # of whole seconds outside of tests
+        zeebe.register(worker, "payment", self.pay, **options)
         working = asyncio.create_task(worker.work())
         yield
         await worker.stop()
@@ -147,6 +151,53 @@ def test_the_time_of_a_job_is_extended_while_the_delegate_runs() -> None:
             slow.go.set()
             await office.ended(1)
         assert job.activated == 1
+
+    play(scenario)
+
+
+def test_a_delegate_that_burns_the_processor_for_three_time_outs_keeps_its_job() -> None:
+    async def burn(address: str, engine: Zeebe, burning: threading.Event, ended: threading.Event) -> None:
+        office = Office(address, engine)
+        office.pay = Burning(office.semel, office.gateway)
+        office.gateway.before = burning.set
+        async with office.work(connect=lambda: create_insecure_channel(address)):
+            await asyncio.to_thread(ended.wait, 60)
+        await office.semel.close()
+
+    async def scenario(office: Office) -> None:
+        burning, ended = threading.Event(), threading.Event()
+        job = office.engine.add(1, VARIABLES)
+        # The gateway is served here, so the loop that is blocked is that of a thread.
+        elsewhere = asyncio.create_task(
+            asyncio.to_thread(asyncio.run, burn(office.address, office.engine, burning, ended))
+        )
+        assert await asyncio.to_thread(burning.wait, 60)
+        async with office.work():
+            await office.ended(1)
+        ended.set()
+        await elsewhere
+        assert job.extended >= 3
+        assert job.activated == 1
+        assert office.gateway.charges == {}, "another worker got it meanwhile"
+
+    play(scenario)
+
+
+def test_no_jobs_are_activated_while_the_store_does_not_answer() -> None:
+    async def scenario(office: Office) -> None:
+        async with silent(office.store) as silence:
+            first = office.engine.add(1, VARIABLES)
+            working = office.work(max_jobs=1)
+            await working.__aenter__()
+            await office.engine.until(1, lambda job: "fail" in job.tells)
+            assert first.retries == 3, "a store that does not answer costs no retry"
+            second = office.engine.add(2, {**VARIABLES, "paymentId": "2"})
+            await silence.until_asked(3)
+            assert (first.activated, second.activated) == (1, 0)
+        await office.ended(1)
+        await office.ended(2)
+        await working.__aexit__(None, None, None)
+        assert office.gateway.charges == {"CLAIM-001": 2}
 
     play(scenario)
 

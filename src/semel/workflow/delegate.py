@@ -261,6 +261,7 @@ class Compensation(Generic[S]):
     """The compensation of a delegate, which an adapter runs like a delegate."""
 
     def __init__(self, delegate: Delegate[S]) -> None:
+        self.semel: S = delegate.semel
         self.is_async = delegate.is_async
         self.policy = delegate.policy
         self.run: Callable[..., Any] = delegate.run_compensation

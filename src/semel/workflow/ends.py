@@ -89,11 +89,13 @@ class Retry:
         counts: whether that is one of the attempts that the engine allows; false where nothing failed, such as while
             another worker runs the task.
         reason: for people.
+        no_store: whether the store did not answer, so that any other task would end like this, too.
     """
 
     after: timedelta
     counts: bool
     reason: str = ""
+    no_store: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from semel.errors import (
     LeaseLost,
     ResultNotKept,
     SemelError,
+    StoreUnavailable,
     TryLater,
     UsageError,
 )
@@ -151,6 +152,8 @@ class Task:
                 return BpmnError(KEY_REUSED, error.message)
             case InDoubt(retry_after=None) | ResultNotKept():
                 return Incident(reference, error.message)
+            case StoreUnavailable(conflict=False, retry_after=after):
+                return Retry(after, counts=False, reason=error.message, no_store=True)
             case InDoubt(retry_after=timedelta() as after) | TryLater(retry_after=after):
                 return Retry(after, counts=False, reason=error.message)
             case LeaseLost():

@@ -11,7 +11,8 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from uuid import uuid4
@@ -22,8 +23,9 @@ from semel.core.policy import PolicyFields
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
-from semel.workflow.engines.locks import extending
+from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
+from semel.workflow.engines.store_watch import StoreWatch
 from semel.workflow.starting import start_once
 
 with requires("semel.workflow.engines.camunda7", "httpx"):
@@ -53,7 +55,7 @@ async def work(
     lock_for: timedelta | None = None,
     max_tasks: int = 10,
     stop: asyncio.Event | None = None,
-    client: httpx.AsyncClient | None = None,
+    make_client: Callable[[], httpx.AsyncClient] | None = None,
 ) -> None:
     """Fetch external tasks and run their delegates, until `stop` is set or this is cancelled.
 
@@ -64,7 +66,9 @@ async def work(
         lock_for: how long the engine locks a task without being asked again; by default twice the longest lease.
         max_tasks: how many run at the same time.
         stop: when it is set, no more tasks are fetched, and this ends when those that run have ended.
-        client: with the credentials and time limits that the engine needs.
+        make_client: makes a client with the credentials and time limits that the engine needs. It is called more than
+            once: locks are extended by a thread with a client of its own, which a delegate that blocks the event loop
+            does not stop.
 
     Raises:
         UsageError: there is no delegate, or locks are shorter than two leases.
@@ -75,8 +79,13 @@ async def work(
     if lock_for is not None and lock_for < longest:
         raise UsageError(f"lock_for is at least two leases, which are {longest}, not {lock_for}; nothing was fetched.")
     name = worker or f"semel-{socket.gethostname()}-{uuid4().hex[:8]}"
-    async with _Engine(url, name, client) as engine:
-        await _Worker(engine, delegates, lock_for or longest, max_tasks, stop or asyncio.Event()).work()
+
+    def connect() -> _Engine:
+        return _Engine(url, name, None if make_client is None else make_client(), is_own=True)
+
+    async with connect() as engine:
+        lock, stop = lock_for or longest, stop or asyncio.Event()
+        await _Worker(engine, connect, delegates, lock=lock, most=max_tasks, stop=stop).work()
 
 
 async def start(
@@ -112,10 +121,10 @@ async def start(
 class _Engine:
     """The REST interface of an engine, as one worker uses it."""
 
-    def __init__(self, url: str, worker: str, client: httpx.AsyncClient | None) -> None:
+    def __init__(self, url: str, worker: str, client: httpx.AsyncClient | None, *, is_own: bool = False) -> None:
         self._url = url.rstrip("/")
         self._worker = worker
-        self._is_own = client is None
+        self._is_own = is_own or client is None
         self._client = client or httpx.AsyncClient(timeout=_POLL.total_seconds() + 10)
 
     async def __aenter__(self) -> Self:
@@ -169,17 +178,34 @@ class _Worker:
     """Runs the tasks of some topics."""
 
     def __init__(
-        self, engine: _Engine, delegates: Mapping[str, Runnable], lock: timedelta, most: int, stop: asyncio.Event
+        self,
+        engine: _Engine,
+        connect: Callable[[], _Engine],
+        delegates: Mapping[str, Runnable],
+        *,
+        lock: timedelta,
+        most: int,
+        stop: asyncio.Event,
     ) -> None:
         self._engine = engine
+        self._connect = connect
         self._delegates = delegates
         self._lock = lock
+        self._watches = {topic: StoreWatch(delegate) for topic, delegate in delegates.items()}
+        self._locks = {topic: Locks(self._extender, delegate.policy) for topic, delegate in delegates.items()}
         self._room = asyncio.Semaphore(most)
         self._most = most
         self._stop = stop
         self._running = 0
 
     async def work(self) -> None:
+        try:
+            await self._work()
+        finally:
+            for watch in self._watches.values():
+                watch.close()
+
+    async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while not self._stop.is_set():
                 await self._room.acquire()  # there is room for one at least
@@ -190,9 +216,11 @@ class _Worker:
                     tasks.create_task(self._run(task))
 
     async def _fetch(self) -> list[dict[str, Any]]:
-        """Tasks, for as many as there is room; none when told to stop meanwhile, or when the engine does not answer."""
-        topics = dict.fromkeys(self._delegates, self._lock)
-        fetching = asyncio.create_task(self._engine.fetch(topics, self._most - self._running))
+        """Tasks, for as many as there is room; none when told to stop meanwhile, or when the engine does not answer.
+
+        Of a topic whose store does not answer none are fetched: they could only be given back.
+        """
+        fetching = asyncio.create_task(self._fetch_answering())
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait((fetching, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -208,15 +236,24 @@ class _Worker:
             stopping.cancel()
             fetching.cancel()
 
+    async def _fetch_answering(self) -> list[dict[str, Any]]:
+        down = [watch for watch in self._watches.values() if watch.is_down]
+        topics = {topic: self._lock for topic, watch in self._watches.items() if watch not in down}
+        if topics:
+            return await self._engine.fetch(topics, self._most - self._running)
+        waits = [asyncio.create_task(watch.wait()) for watch in down]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return []
+
     async def _run(self, task: Mapping[str, Any]) -> None:
         delegate, id_ = self._delegates[task["topicName"]], str(task["id"])
 
-        async def extend() -> bool:
-            return await self._engine.tell(id_, "extendLock", newDuration=_milliseconds(self._lock))
-
         try:
-            policy = delegate.policy
-            async with extending(extend, every=policy.lease_for / 3, longest=policy.max_runtime):
+            with self._locks[task["topicName"]].extending(id_):
                 end = await run_to_end(
                     delegate,
                     plain_variables(task.get("variables") or {}),
@@ -224,6 +261,7 @@ class _Worker:
                     activity=task.get("activityId"),
                     business_key=task.get("businessKey"),
                 )
+            self._watches[task["topicName"]].note(end)
             await self._tell(id_, task, end)
         except httpx.HTTPError as error:
             # The lock ends, and whoever gets the task then finds the record.
@@ -231,6 +269,15 @@ class _Worker:
         finally:
             self._running -= 1
             self._room.release()
+
+    @asynccontextmanager
+    async def _extender(self) -> AsyncIterator[ExtendLock]:
+        async with self._connect() as engine:
+
+            async def extend(id_: str) -> bool:
+                return await engine.tell(id_, "extendLock", newDuration=_milliseconds(self._lock))
+
+            yield extend
 
     async def _tell(self, id_: str, task: Mapping[str, Any], end: End) -> None:
         tell = self._engine.tell

@@ -1,41 +1,61 @@
-"""Keeping the engine's own lock on a task while its delegate runs, as often as a lease is renewed."""
+"""Keeping the engine's own lock on a task while its delegate runs, as often as a lease is renewed.
+
+It is done by a thread with a connection of its own, so a delegate that burns the processor or blocks its event loop
+keeps its lock.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from typing import Any
+
+from semel.core.policy import Policy
+from semel.deadlines import Deadlines, Extend
 
 log = logging.getLogger("semel.workflow.engines")
 
+ExtendLock = Callable[[Any], Awaitable[bool]]
+"""Extends the lock of one task, and says whether it is still there."""
 
-@asynccontextmanager
-async def extending(
-    extend: Callable[[], Awaitable[bool]], *, every: timedelta, longest: timedelta
-) -> AsyncIterator[None]:
-    """Call `extend` inside, every so often and for no longer than a lease is renewed: what is wedged comes free.
 
-    It answers whether the lock is still there. Without one nothing more is extended: whoever has the task now finds the
-    record.
+class Locks:
+    """The locks of the tasks of one delegate, extended three times in a lease and for at most `max_runtime`.
+
+    A lock that is gone is extended no more: whoever has the task now finds the record.
+
+    Args:
+        connect: opens, in the thread, what extends a lock.
+        policy: of the delegate.
     """
 
-    async def keep_extending() -> None:
-        until = time.monotonic() + longest.total_seconds()
-        while time.monotonic() + every.total_seconds() < until:
-            await asyncio.sleep(every.total_seconds())
-            try:
-                if not await extend():
-                    return
-            except Exception as error:  # noqa: BLE001 - of the engine's client; the next time may do
-                log.warning("a lock could not be extended (%s); tried again", type(error).__name__)
+    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[ExtendLock]], policy: Policy) -> None:
+        self._connect = connect
+        self._every = policy.lease_for.total_seconds() / 3
+        longest = policy.max_runtime.total_seconds()
+        self._deadlines = Deadlines(self._connect_extender, every=self._every, longest=longest, on_demand=True)
 
-    extender = asyncio.create_task(keep_extending())
-    try:
-        yield
-    finally:
-        extender.cancel()
-        with suppress(asyncio.CancelledError):
-            await extender
+    def extending(self, task: Any) -> AbstractContextManager[None]:
+        """Extend the lock of a task inside. One that was handed out twice here is held for each by itself."""
+        return self._deadlines.extending((task, object()))
+
+    @asynccontextmanager
+    async def _connect_extender(self) -> AsyncIterator[Extend]:
+        async with self._connect() as extend_lock:
+
+            async def extend(tokens: Sequence[Any]) -> None:
+                await asyncio.gather(*(self._extend(extend_lock, token) for token in tokens))
+
+            yield extend
+
+    async def _extend(self, extend_lock: ExtendLock, token: Any) -> None:
+        try:
+            async with asyncio.timeout(self._every):
+                is_there = await extend_lock(token[0])
+        except Exception as error:  # noqa: BLE001 - of the engine's client; the next time may do
+            log.warning("a lock could not be extended (%s); tried again", type(error).__name__)
+            return
+        if not is_there:
+            self._deadlines.release(token)

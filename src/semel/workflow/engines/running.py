@@ -6,19 +6,27 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from semel.core.policy import Policy
 from semel.errors import UsageError
 from semel.workflow.ends import Completed, End, Incident
+from semel.workflow.inputs import KEY
 
 log = logging.getLogger("semel.workflow.engines")
+
+MOST_OUTPUTS: Final = 1024 * 1024
+"""Bytes of outputs that every engine takes."""
 
 
 class Runnable(Protocol):
     """What an adapter runs: a delegate, or the compensation of one."""
+
+    @property
+    def semel(self) -> Any:
+        """The engine whose records it keeps."""
 
     @property
     def is_async(self) -> bool:
@@ -63,10 +71,30 @@ async def run_to_end(
     """
     try:
         end = await run_here(delegate, variables, instance=instance, activity=activity, business_key=business_key)
-        return Completed(as_json_data(end.variables), end.value) if isinstance(end, Completed) else end
+        return fit_for_engine(end)
     except Exception as error:
         log.exception("a task of %r cannot be run", delegate)
         return Incident("", f"{type(error).__name__}: {error!s:.400}")
+
+
+def fit_for_engine(end: End) -> End:
+    """A completed task with its outputs as JSON data; an incident where they are more than an engine takes.
+
+    Raises:
+        UsageError: an output is no JSON data.
+    """
+    if not isinstance(end, Completed):
+        return end
+    variables = as_json_data(end.variables)
+    size = len(msgspec.json.encode(variables))
+    if size <= MOST_OUTPUTS:
+        return Completed(variables, end.value)
+    return Incident(
+        str(variables.get(KEY, "")),
+        f"The task is done and recorded, and its outputs take {size} bytes as JSON, where engines take {MOST_OUTPUTS}. "
+        f"Keep the data elsewhere and have outputs() hand over an identifier: it is asked again when the task is tried "
+        f"again, and the task is not run.",
+    )
 
 
 def as_json_data(variables: Mapping[str, Any]) -> dict[str, Any]:

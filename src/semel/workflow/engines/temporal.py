@@ -3,14 +3,15 @@
 - A time-out, a worker that dies and a reset of the workflow run the activity again, and each finds the record.
 - Temporal counts every attempt of an activity. So while another attempt runs the task, the activity waits for it
   instead of failing.
-- The delegate says itself, in a heartbeat, that it is alive; how often, its lease says.
+- The delegate says itself, in a heartbeat, that it is alive; how often, its lease says. Where the workflow sets a
+  `heartbeat_timeout` a thread says it, too, which a delegate that blocks the event loop does not stop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Final, Unpack
 
@@ -19,14 +20,16 @@ from semel.core.key import SHARED
 from semel.core.policy import PolicyFields
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
-from semel.workflow.engines.running import Runnable, as_json_data, run_here
+from semel.workflow.engines.locks import ExtendLock, Locks
+from semel.workflow.engines.running import Runnable, as_json_data, fit_for_engine, run_here
 from semel.workflow.starting import start_once
 
 with requires("semel.workflow.engines.temporal", "temporalio"):
     from temporalio import activity as temporal_activity
-    from temporalio.client import Client
+    from temporalio.client import AsyncActivityCancelledError, Client
     from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
     from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, WorkflowAlreadyStartedError
+    from temporalio.service import RPCError, RPCStatusCode
 
 __all__ = ["INCIDENT", "RETRY", "activity", "start"]
 
@@ -43,12 +46,14 @@ def activity(delegate: Runnable, *, name: str) -> Callable[[dict[str, Any]], Awa
     A business error is an `ApplicationError` that is not retried: `type` is its code, and its first detail are its
     variables. The id of the workflow is the process instance.
     """
+    locks = Locks(_connect, delegate.policy)
 
     async def run_delegate(variables: dict[str, Any]) -> dict[str, Any]:
         info = temporal_activity.info()
         async with _heartbeats(delegate.policy.lease_for):
-            end = await _run_until_ended(delegate, variables, info)
-        return _answer(end)
+            with _beating_elsewhere(locks, info):
+                end = await _run_until_ended(delegate, variables, info)
+        return _answer(fit_for_engine(end))
 
     return temporal_activity.defn(name=name)(run_delegate)
 
@@ -112,10 +117,36 @@ async def _heartbeats(lease: timedelta) -> AsyncIterator[None]:
         beating.cancel()
 
 
+def _beating_elsewhere(locks: Locks, info: Any) -> AbstractContextManager[None]:
+    """Have the thread beat inside, where a heartbeat that is missed ends the attempt."""
+    if info.heartbeat_timeout is None:
+        return nullcontext()
+    return locks.extending((temporal_activity.client(), info.task_token))
+
+
+@asynccontextmanager
+async def _connect() -> AsyncIterator[ExtendLock]:
+    """What beats for an activity from any thread: the client of Temporal belongs to no event loop."""
+
+    async def beat(task: tuple[Client, bytes]) -> bool:
+        client, token = task
+        try:
+            await client.get_async_activity_handle(task_token=token).heartbeat()
+        except AsyncActivityCancelledError:
+            return False  # the worker hears of it by the activity's own heartbeat
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    yield beat
+
+
 def _answer(end: End) -> dict[str, Any]:
     match end:
         case Completed():
-            return as_json_data(end.variables)
+            return dict(end.variables)
         case BpmnError():
             raise ApplicationError(end.message, end.variables, type=end.code, non_retryable=True)
         case Incident():

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final, Unpack
 
@@ -19,8 +20,9 @@ from semel.core.policy import PolicyFields
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
-from semel.workflow.engines.locks import extending
+from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
+from semel.workflow.engines.store_watch import StoreWatch
 from semel.workflow.starting import start_once
 
 with requires("semel.workflow.engines.zeebe", "pyzeebe"):
@@ -31,6 +33,7 @@ with requires("semel.workflow.engines.zeebe", "pyzeebe"):
         MessageAlreadyExistsError,
         PyZeebeError,
     )
+    from pyzeebe.grpc_internals.zeebe_adapter import ZeebeAdapter
 
 __all__ = ["register", "start"]
 
@@ -58,6 +61,7 @@ def register(
     *,
     timeout: timedelta | None = None,
     max_jobs: int = 32,
+    connect: Callable[[], Any] | None = None,
 ) -> None:
     """Have a worker run the jobs of a type by a delegate.
 
@@ -68,6 +72,8 @@ def register(
         timeout: how long the engine leaves a job with a worker without being asked again; by default two leases. It is
             extended while the delegate runs.
         max_jobs: how many run at the same time.
+        connect: makes a channel like that of the worker, for the thread that extends the time of jobs. Without it they
+            are extended over the worker's own, and so not while a delegate blocks the event loop.
 
     Raises:
         UsageError: the timeout is shorter than two leases.
@@ -79,18 +85,17 @@ def register(
         )
     lasting = _milliseconds(timeout or shortest)
 
-    async def run_delegate(job: Job) -> dict[str, Any]:
-        async def extend() -> bool:
-            try:
-                await worker.zeebe_adapter.update_job_timeout(job.key, lasting)
-            except _GONE:
-                return False
-            return True
+    extender = _Extender(worker, connect, lasting)
+    locks = Locks(extender.connect, delegate.policy)
+    watch = StoreWatch(delegate)
 
-        policy = delegate.policy
-        async with extending(extend, every=policy.lease_for / 3, longest=policy.max_runtime):
+    async def run_delegate(job: Job) -> dict[str, Any]:
+        extender.loop = asyncio.get_running_loop()
+        with locks.extending(job.key):
             instance = str(job.process_instance_key)
-            raise _Ended(await run_to_end(delegate, job.variables, instance=instance, activity=job.element_id))
+            end = await run_to_end(delegate, job.variables, instance=instance, activity=job.element_id)
+        watch.note(end)
+        raise _Ended(end)
 
     async def tell(error: Exception, job: Job, _controller: JobController) -> None:
         end = error.end if isinstance(error, _Ended) else Incident("", f"{_name(error)}: {error!s:.400}")
@@ -106,6 +111,65 @@ def register(
         max_running_jobs=max_jobs,
     )
     decorate(run_delegate)
+    # pyzeebe asks its configuration before each activation how many jobs it may take, and looks again after a pause.
+    task: Any = worker.get_task(type)
+    task.config = _PausedConfig(task.config, watch)
+
+
+class _PausedConfig:
+    """The configuration of a task of pyzeebe, by which no job is activated while the store does not answer."""
+
+    def __init__(self, config: Any, watch: StoreWatch) -> None:
+        self._config = config
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    @property
+    def max_jobs_to_activate(self) -> int:
+        return 0 if self._watch.is_down else int(self._config.max_jobs_to_activate)
+
+
+class _Extender:
+    """Extends the time of jobs from a thread: over a channel of its own, or by asking the loop of the worker."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def __init__(self, worker: ZeebeWorker, connect: Callable[[], Any] | None, lasting: int) -> None:
+        self._worker = worker
+        self._make_channel = connect
+        self._lasting = lasting
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[ExtendLock]:
+        """What extends the time of a job, in the thread that asks for it."""
+        if self._make_channel is None:
+            yield self._ask_the_loop
+            return
+        channel = self._make_channel()
+        engine = ZeebeAdapter(channel)
+
+        async def extend(key: int) -> bool:
+            return await self._extend(engine, key)
+
+        try:
+            yield extend
+        finally:
+            await channel.close()
+
+    async def _ask_the_loop(self, key: int) -> bool:
+        if self.loop is None or self.loop.is_closed():
+            return False
+        asked = asyncio.run_coroutine_threadsafe(self._extend(self._worker.zeebe_adapter, key), self.loop)
+        return await asyncio.wrap_future(asked)
+
+    async def _extend(self, engine: ZeebeAdapter, key: int) -> bool:
+        try:
+            await engine.update_job_timeout(key, self._lasting)
+        except _GONE:
+            return False
+        return True
 
 
 async def start(
