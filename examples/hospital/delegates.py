@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from examples.hospital.clients import Books, ClaimDenied, Insurer
+from examples.hospital.coder import Coder
 from examples.hospital.domain import Balance, Codes, balance_of, guide_of
-from examples.hospital.outside import ClaimDenied, Outside
 from semel import Attempt, Semel
+from semel.events import Backoff
 from semel.workflow import Delegate
 
 
+@dataclass(frozen=True)
+class Outside:
+    """The systems around the hospital."""
+
+    insurer: Insurer
+    books: Books
+    coder: Coder
+
+    def close(self) -> None:
+        """Close the connections to them."""
+        self.insurer.close()
+        self.books.close()
+
+
 class HospitalTask(Delegate[Semel]):
-    """What all of them have: the systems around the hospital."""
+    """What all of them have: the systems around the hospital, and how long to wait after a lost answer."""
+
+    backoff = Backoff(1.5, spread=0)
 
     def __init__(self, semel: Semel, outside: Outside) -> None:
         self.outside = outside
@@ -33,8 +52,8 @@ class AssignCodes(HospitalTask):
     key = ("medicalRecordId", "procedureDate")
 
     def execute(self, medicalRecordId: str, procedureDate: date) -> Codes:  # noqa: N803 - names of the process
-        suggested = self.outside.suggest_codes(medicalRecordId)
-        return Codes(self.outside.keep_codes(medicalRecordId, suggested), "coder")
+        suggested = self.outside.coder.suggest(medicalRecordId)
+        return Codes(self.outside.coder.keep(medicalRecordId, suggested), "coder")
 
     def outputs(self, value: Codes, v: Mapping[str, Any]) -> dict[str, Any]:
         """The codes, and who chose them."""
@@ -60,7 +79,7 @@ class SubmitClaim(HospitalTask):
         attempt: Attempt,
     ) -> str:
         guide = guide_of(claimId, tissGuideNumber, procedureCodes, procedureDate)
-        return self.outside.submit(attempt.derive(insuranceId), claimId, tissGuideNumber, guide)
+        return self.outside.insurer.submit(attempt.derive(insuranceId), claimId, tissGuideNumber, guide)
 
     def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
         """The protocol of the insurer."""
@@ -86,7 +105,7 @@ class ProcessPayment(HospitalTask):
         adjustments: Decimal = Decimal(0),
     ) -> Balance:
         balance = balance_of(claimTotalAmount, insurancePayment, adjustments)
-        self.outside.post(attempt.derive("finance"), claimId, insurancePayment)
+        self.outside.books.post(attempt.derive("finance"), claimId, insurancePayment)
         return balance
 
     def outputs(self, value: Balance, v: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +127,7 @@ class AppealGlosa(HospitalTask):
     key = ("tissGuideNumber", "claimId", "appealType")
 
     def execute(self, tissGuideNumber: str, claimId: str, attempt: Attempt, appealType: str = "technical") -> str:  # noqa: N803
-        return self.outside.appeal(attempt.derive("insurer"), f"{claimId}-{tissGuideNumber}")
+        return self.outside.insurer.appeal(attempt.derive("insurer"), claimId, tissGuideNumber)
 
     def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
         """The protocol of the appeal."""

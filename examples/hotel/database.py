@@ -1,4 +1,4 @@
-"""The hotel's database: one URL for its own rows and for semel's records, so that both can commit together.
+"""The database of a service: one URL for its own rows and for semel's records, so that both can commit together.
 
 What always holds: a transaction that writes is short, and on SQLite it takes the write lock when it begins, so that it
 never finds out later that somebody else wrote. Nothing in here talks to anybody but the database.
@@ -27,9 +27,10 @@ ABORTED = ("40P01", "40001", 1213, 1205, "database is locked")
 
 
 class Database:
-    """Sessions on the database at `url`. Nothing is connected before the first is used."""
+    """Sessions on the database at `url`, whose tables `migrations` makes. Nothing is connected before the first use."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, migrations: Path = MIGRATIONS) -> None:
+        self._migrations = migrations
         self.engine = _engine(url)
         self._writing = async_sessionmaker(self.engine, expire_on_commit=False)
         self._reading = async_sessionmaker(self.engine.execution_options(reads_only=True), expire_on_commit=False)
@@ -68,7 +69,7 @@ class Database:
     async def migrate(self) -> None:
         """Bring the tables up to date; where they are, nothing is done."""
         async with self.engine.begin() as connection:
-            await connection.run_sync(_upgrade)
+            await connection.run_sync(_upgrade, self._migrations)
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -83,7 +84,7 @@ async def changed(session: AsyncSession, statement: Update) -> int:
 def _engine(url: str) -> AsyncEngine:
     scheme, _, rest = url.partition("://")
     if scheme not in DRIVERS:
-        raise ValueError(f"The hotel runs on {', '.join(DRIVERS)}, not on {scheme!r}; nothing was opened.")
+        raise ValueError(f"This runs on {', '.join(DRIVERS)}, not on {scheme!r}; nothing was opened.")
     if scheme != "sqlite":
         # Who may go on is decided by locks on rows; MariaDB's default would lock the gaps between them too.
         return create_async_engine(f"{DRIVERS[scheme]}://{rest}", isolation_level="READ COMMITTED", pool_pre_ping=True)
@@ -111,12 +112,12 @@ def _is_aborted(error: DBAPIError) -> bool:
     return any(reason in said for reason in ABORTED)
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: Connection, migrations: Path) -> None:
     # Imported on use: it takes a process a third of its start, and only the one that migrates needs it.
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

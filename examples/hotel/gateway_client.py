@@ -1,4 +1,4 @@
-"""How the hotel talks to the payment gateway: every charge under a key of ours, by which it can be asked for later.
+"""How a service talks to the payment gateway: every charge under a key of ours, by which it can be asked for later.
 
 What always holds: an answer is a value, also "declined". No answer is an error, and says whether the gateway can have
 heard of it: `GatewayUnreachable` if not, `GatewaySilent` if so. Nothing is retried here: the key is in the database
@@ -31,6 +31,10 @@ class GatewaySilent(Exception):
     """The gateway may have got the request, and did not answer; it may have charged."""
 
 
+class RefundRefused(Exception):
+    """The gateway gives nothing back: no money is left of that charge, or it was none."""
+
+
 class Gateway:
     """The payment gateway at `address`."""
 
@@ -58,6 +62,20 @@ class Gateway:
     async def refund(self, key: str) -> Charge:
         """Give the money back; a key that was never charged is closed, so that a charge on its way is refused."""
         return _charge(await self._ask("POST", f"/charges/{key}/refund"))
+
+    async def give_back(self, key: str, refund_key: str, amount: Decimal) -> str:
+        """Give a part of a charge back, once for each `refund_key`; gives the receipt.
+
+        Raises:
+            RefundRefused: the gateway did not do it, and will not.
+        """
+        headers = {"Idempotency-Key": refund_key}
+        reply = await self._ask("POST", f"/charges/{key}/refunds", json={"amount": f"{amount:.2f}"}, headers=headers)
+        if reply.status_code == httpx.codes.CREATED:
+            return str(reply.json()["receipt"])
+        if reply.is_client_error:
+            raise RefundRefused(reply.json()["detail"])
+        raise GatewaySilent(f"The gateway answered {reply.status_code} to a refund; it may have been made. Ask again.")
 
     async def close(self) -> None:
         """Let go of all connections."""

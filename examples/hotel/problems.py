@@ -1,6 +1,8 @@
 """Refusals: what the hotel says no to, as problem+json (RFC 9457)."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import ClassVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -26,13 +28,16 @@ TITLES = {
 class Refused(Exception):
     """The answer is no. `detail` says what happened, whether anything ran, and what to do next."""
 
+    namespace: ClassVar[str] = "hotel"
+    titles: ClassVar[Mapping[str, str]] = TITLES
+
     def __init__(
         self, status: int, code: str, detail: str, *, retry_after: timedelta | None = None, **more: object
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.headers = {} if retry_after is None else {"Retry-After": str(max(1, round(retry_after.total_seconds())))}
-        kind = {"type": f"urn:hotel:problem:{code}", "title": TITLES[code], "status": status}
+        kind = {"type": f"urn:{self.namespace}:problem:{code}", "title": self.titles[code], "status": status}
         self.body = {**kind, "detail": detail, **more}
 
 

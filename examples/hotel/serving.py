@@ -11,8 +11,10 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 import uvicorn
+from starlette.applications import Starlette
 
 from examples.hotel.app import make_app
 from examples.hotel.settings import Settings
@@ -26,9 +28,9 @@ class Server(uvicorn.Server):
         print("ready", flush=True)
 
 
-def main() -> None:
-    """Serve until told to stop."""
-    parser = argparse.ArgumentParser(prog="python -m examples.hotel.serving", description="A server of the hotel.")
+def serve(module: str, make: Callable[[], Starlette], *, protocol: type[asyncio.Protocol] | None = None) -> None:
+    """Serve what `make` makes until told to stop; `protocol` is uvicorn's own by default."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="One server process.")
     parser.add_argument("--fd", type=int, required=True, help="the listening socket")
     parser.add_argument("--parent-fd", type=int, help="a pipe; the server stops at its end of file")
     options = parser.parse_args()
@@ -36,12 +38,15 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: sys.exit(0))
     logging.basicConfig(level=logging.WARNING)
-    asyncio.run(_serve(options.fd, options.parent_fd))
+    asyncio.run(_serve(make, protocol, options.fd, options.parent_fd))
 
 
-async def _serve(listener: int, parent: int | None) -> None:
+async def _serve(
+    make: Callable[[], Starlette], protocol: type[asyncio.Protocol] | None, listener: int, parent: int | None
+) -> None:
     config = uvicorn.Config(
-        make_app(Settings.from_environment()),
+        make(),
+        http=protocol or "auto",
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -62,4 +67,4 @@ def _parent_is_gone(parent: int, server: uvicorn.Server) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve("examples.hotel.serving", lambda: make_app(Settings.from_environment()))

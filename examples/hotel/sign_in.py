@@ -52,7 +52,7 @@ class SignIn:
             return None
         async with self._parts.database.reading() as session:
             since = self._parts.settings.clock() - LASTS
-            chosen = select(User).join(Session).where(Session.token_digest == _digest(token))
+            chosen = select(User).join(Session).where(Session.token_digest == digest_of(token))
             user = await session.scalar(chosen.where(Session.created_at > since))
         return None if user is None else SignedIn(user.id, user.name)
 
@@ -60,7 +60,7 @@ class SignIn:
 def _refused(request: Request, user: SignedIn | None) -> Refused | None:
     if request.method in ("GET", "HEAD", "OPTIONS"):
         return None
-    if _is_of_another_site(request):
+    if is_of_another_site(request):
         return Refused(403, "other-site", "Nothing was done. Open the hotel's own page, and send it from there.")
     if request.url.path in FORMS:
         return None
@@ -71,7 +71,7 @@ def _refused(request: Request, user: SignedIn | None) -> Refused | None:
     return None
 
 
-def _is_of_another_site(request: Request) -> bool:
+def is_of_another_site(request: Request) -> bool:
     """Browsers say so, in one header or the other; a program that is no browser has no cookie to be tricked with."""
     origin = request.headers.get("origin")
     elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
@@ -89,7 +89,7 @@ def routes(parts: Parts) -> list[Route]:
             user = User(name=name, created_at=now)
             session.add(user)
             await session.flush()
-            session.add(Session(token_digest=_digest(token), user_id=user.id, created_at=now))
+            session.add(Session(token_digest=digest_of(token), user_id=user.id, created_at=now))
         response = Response(status_code=204) if wants_json else RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, token, int(LASTS.total_seconds()), httponly=True, samesite="lax", secure=secure)
@@ -98,7 +98,7 @@ def routes(parts: Parts) -> list[Route]:
     async def sign_out(request: Request) -> Response:
         async with parts.database.writing() as session:
             token = request.cookies.get(COOKIE, "")
-            await session.execute(delete(Session).where(Session.token_digest == _digest(token)))
+            await session.execute(delete(Session).where(Session.token_digest == digest_of(token)))
         response = RedirectResponse("/", 303)
         response.delete_cookie(COOKIE)
         return response
@@ -121,5 +121,5 @@ async def _name(request: Request) -> tuple[str, bool]:
     return name, wants_json
 
 
-def _digest(token: str) -> str:
+def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

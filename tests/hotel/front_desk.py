@@ -67,7 +67,7 @@ class Gateway:
     def ready_for_another_test(self) -> None:
         """Running, without faults, and its events counted from here."""
         self.start()
-        self.faults(delay=0, lose_reply=0, die_before=0, die_after=0)
+        self.faults(delay=0, lose_reply=0, error_reply=0, die_before=0, die_after=0)
         self.before += len(self.events())
 
     def faults(self, **faults: float) -> None:

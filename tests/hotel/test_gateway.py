@@ -153,3 +153,38 @@ def test_a_fault_that_is_none_is_refused_and_changes_nothing(gateway: GatewayPro
 def test_a_fault_with_a_wrong_neighbour_is_not_set(gateway: GatewayProcess) -> None:
     assert gateway.ask("POST", "/faults", json={"lose_reply": 1, "delay": -1}).status_code == 400
     assert gateway.faults()["lose_reply"] == 0
+
+
+def _give_back(gateway: GatewayProcess, key: str, refund: str, amount: str) -> tuple[int, str]:
+    answer = gateway.ask(
+        "POST", f"/charges/{key}/refunds", json={"amount": amount}, headers={"Idempotency-Key": f"{key}-{refund}"}
+    )
+    return answer.status_code, str(answer.json().get("receipt") or answer.json()["error"])
+
+
+def test_a_part_is_given_back_once_for_each_key(gateway: GatewayProcess, key: str) -> None:
+    gateway.charge(key)
+    first = _give_back(gateway, key, "a", "100.00")
+    assert (first[0], _give_back(gateway, key, "a", "100.00")) == (201, first)
+    assert [gateway.events(f"{key}-{refund}") for refund in "ab"] == [["given back"], []]
+
+
+def test_no_more_is_given_back_than_was_charged(gateway: GatewayProcess, key: str) -> None:
+    gateway.charge(key)
+    assert _give_back(gateway, key, "a", "200.00")[0] == 201
+    assert _give_back(gateway, key, "b", "40.01") == (409, "not-refundable")
+    assert _give_back(gateway, key, "c", "40.00")[0] == 201
+
+
+def test_what_was_given_back_is_known_after_a_restart(gateway: GatewayProcess, key: str) -> None:
+    gateway.charge(key)
+    first = _give_back(gateway, key, "a", "200.00")
+    gateway.restart()
+    assert _give_back(gateway, key, "a", "200.00") == first
+    assert _give_back(gateway, key, "b", "50.00") == (409, "not-refundable")
+
+
+def test_an_error_as_an_answer_comes_after_the_charge(gateway: GatewayProcess, key: str) -> None:
+    gateway.faults(error_reply=1)
+    assert gateway.charge(key).status_code == 500
+    assert (gateway.events(key), gateway.charge(key).status_code) == (["charged"], 201)

@@ -42,6 +42,7 @@ def make_app(ledger: Ledger, faults: Faults) -> Starlette:
             Route("/charges", gateway.charge, methods=["POST"]),
             Route("/charges/{key}", gateway.find, methods=["GET"]),
             Route("/charges/{key}/refund", gateway.refund, methods=["POST"]),
+            Route("/charges/{key}/refunds", gateway.give_back, methods=["POST"]),
             Route("/faults", gateway.faults, methods=["GET", "POST"]),
             Route("/health", _health, methods=["GET"]),
         ],
@@ -69,6 +70,8 @@ class _Gateway:
         if self._faults.take("lose_reply"):
             await hang_up(request)
             return Response()
+        if self._faults.take("error_reply"):
+            raise Refused(500, "internal", "Something went wrong here; whether the charge was made is not said.")
         return _answer(entry, asked)
 
     async def _charged(self, key: str, asked: Asked) -> Entry:
@@ -92,6 +95,18 @@ class _Gateway:
     async def refund(self, request: Request) -> Response:
         # No lock: a refund need not wait for a delayed charge. It closes the key, and the charge is refused later.
         return JSONResponse(self._ledger.refund(_key(request.path_params["key"])).described())
+
+    async def give_back(self, request: Request) -> Response:
+        refund_key = _key(request.headers.get("idempotency-key", ""))
+        amount = _part(await _json(request))
+        try:
+            given = self._ledger.give_back(_key(request.path_params["key"]), refund_key, amount)
+        except ValueError as error:
+            raise Refused(409, "not-refundable", f"Nothing was given back: {error}.") from error
+        if self._faults.take("lose_reply"):
+            await hang_up(request)
+            return Response()
+        return JSONResponse({"receipt": given.receipt}, 201)
 
     async def faults(self, request: Request) -> Response:
         if request.method == "POST":
@@ -135,6 +150,13 @@ def _asked(body: object) -> Asked:
             return Asked(Decimal(amount), currency, card, reference)
     detail = 'Nothing ran. Send {"amount": "240.00", "currency", "card", "reference"}, all text, the amount above zero.'
     raise Refused(400, "bad-body", detail)
+
+
+def _part(body: object) -> Decimal:
+    match body:
+        case {"amount": str(amount)} if _AMOUNT.fullmatch(amount) and Decimal(amount) > 0:
+            return Decimal(amount)
+    raise Refused(400, "bad-body", 'Nothing ran. Send {"amount": "12.50"}, as text, above zero.')
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""What the gateway does wrong on request: it is slow, loses its reply, or dies. For demos and tests.
+"""What the gateway does wrong on request: it is slow, loses its reply, says 500, or dies. For demos and tests.
 
 What always holds: faults live in memory only, so a gateway that was started again has none but its `--delay`.
 """
@@ -13,8 +13,8 @@ from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LONGEST_DELAY = 3600.0
-Counted = Literal["lose_reply", "die_before", "die_after"]
-_COUNTED: tuple[Counted, ...] = ("lose_reply", "die_before", "die_after")
+Counted = Literal["lose_reply", "error_reply", "die_before", "die_after"]
+_COUNTED: tuple[Counted, ...] = ("lose_reply", "error_reply", "die_before", "die_after")
 _HANG_UP = "gateway.hang_up"
 
 

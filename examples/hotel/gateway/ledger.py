@@ -39,11 +39,21 @@ class Entry:
     state: State
     asked: Asked | None = None
     receipt: str | None = None
+    given_back: Decimal = Decimal(0)
 
     def described(self) -> dict[str, str | None]:
         """The answer to whoever asks about the key."""
         amount = None if self.asked is None else str(self.asked.amount)
         return {"state": self.state, "receipt": self.receipt, "amount": amount}
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """A part of a charge that was given back, under a key of its own."""
+
+    charge: str
+    amount: Decimal
+    receipt: str
 
 
 class Ledger:
@@ -52,6 +62,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._entries: dict[str, Entry] = {}
+        self._given_back: dict[str, GivenBack] = {}
         self._receipts = 0
         self._file = path.open("a+b")
         try:
@@ -86,10 +97,34 @@ class Ledger:
             case None:
                 self._append(event="closed", key=key, amount=None)
             case Entry(state="charged", asked=Asked() as asked, receipt=receipt):
-                self._append(
-                    event="refunded", key=key, amount=str(asked.amount), currency=asked.currency, receipt=receipt
-                )
+                rest = asked.amount - self._entries[key].given_back
+                self._append(event="refunded", key=key, amount=str(rest), currency=asked.currency, receipt=receipt)
         return self._entries[key]
+
+    def give_back(self, key: str, refund_key: str, amount: Decimal) -> GivenBack:
+        """Give a part of a charge back; under a refund key that is known nothing is written.
+
+        Raises:
+            ValueError: so much is not there to be given back, or the refund key was used for something else.
+        """
+        known = self._given_back.get(refund_key)
+        if known is None:
+            receipt = f"B-{len(self._given_back) + 1:06}"
+            line = {"event": "given back", "key": refund_key, "charge": key, "amount": str(amount), "receipt": receipt}
+            self._check_given_back(key, amount)
+            self._append(**line)
+        elif (known.charge, known.amount) != (key, amount):
+            raise ValueError("this key was used for another refund")
+        return self._given_back[refund_key]
+
+    def _check_given_back(self, key: str, amount: Decimal) -> Entry:
+        """The charge that the money comes from."""
+        entry = self._entries.get(key)
+        if entry is None or entry.state != "charged" or entry.asked is None:
+            raise ValueError("there is no charge under this key")
+        if entry.given_back + amount > entry.asked.amount:
+            raise ValueError("that is more than is left of the charge")
+        return entry
 
     def _lock(self) -> None:
         # Two writers would each believe that a key is new. The lock goes with the process, however it ends.
@@ -144,6 +179,11 @@ class Ledger:
                 self._entries[key] = replace(known, state="refunded")
             case "closed" if known is None:
                 self._entries[key] = Entry("closed")
+            case "given back" if key not in self._given_back:
+                charge, amount = line["charge"], Decimal(line["amount"])
+                entry = self._check_given_back(charge, amount)
+                self._entries[charge] = replace(entry, given_back=entry.given_back + amount)
+                self._given_back[key] = GivenBack(charge, amount, line["receipt"])
             case _:
                 message = f"{event!r} cannot follow {known.state if known else 'nothing'!r} under the key {key!r}"
                 raise ValueError(message)

@@ -1,0 +1,84 @@
+"""How the hospital talks to the systems around it: each request under a key, by which a repeat of it is known there.
+
+What always holds: an answer is a value or a refusal. Where there is none, it may have been done.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import httpx
+
+
+class AnswerLost(Exception):
+    """It may have happened: the answer did not arrive, or did not say."""
+
+
+class ClaimDenied(Exception):
+    """The insurer refuses to pay the claim."""
+
+
+class System:
+    """A system at `address`."""
+
+    def __init__(self, address: str, timeout: float = 30.0) -> None:
+        self._client = httpx.Client(base_url=address, timeout=timeout, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def entries(self, kind: str) -> list[dict[str, Any]]:
+        """What its ledger has of a kind."""
+        found: list[dict[str, Any]] = self._client.get(f"/{kind}").raise_for_status().json()
+        return found
+
+    def faults(self, **wanted: float) -> dict[str, float]:
+        """Set the faults that are named; all of them as they are now."""
+        answer: dict[str, float] = self._client.post("/faults", json=wanted).raise_for_status().json()
+        return answer
+
+    def _ask(self, kind: str, key: str, body: dict[str, str]) -> str:
+        try:
+            reply = self._client.post(f"/{kind}", json=body, headers={"Idempotency-Key": key})
+        except httpx.TransportError as error:
+            raise AnswerLost(f"no answer to {kind} ({type(error).__name__})") from error
+        if reply.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
+            raise ClaimDenied(reply.json()["error"])
+        if reply.status_code != httpx.codes.CREATED:
+            raise AnswerLost(f"{reply.status_code} as an answer to {kind}")
+        return str(reply.json()["number"])
+
+
+class Insurer(System):
+    """The insurer."""
+
+    def submit(self, key: str, claim: str, guide: str, document: bytes) -> str:
+        """Hand a claim in, and get the number of its protocol.
+
+        Raises:
+            ClaimDenied: it refuses the guide.
+            AnswerLost: it may have it.
+        """
+        return self._ask("claims", key, {"claim": claim, "guide": guide, "document": document.decode()})
+
+    def appeal(self, key: str, claim: str, guide: str) -> str:
+        """Ask it to look again.
+
+        Raises:
+            AnswerLost: it may have it.
+        """
+        return self._ask("appeals", key, {"claim": claim, "guide": guide})
+
+
+class Books(System):
+    """The financial system."""
+
+    def post(self, key: str, claim: str, amount: Decimal) -> str:
+        """Book a payment.
+
+        Raises:
+            AnswerLost: it may have been booked.
+        """
+        return self._ask("postings", key, {"claim": claim, "amount": str(amount)})

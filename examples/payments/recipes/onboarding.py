@@ -1,0 +1,63 @@
+"""Open an account once: however often the form is sent, there is one account, and one key to it.
+
+The caller makes the API key and sends its SHA-256, so that no secret is in a response that is kept for replays.
+"""
+
+import re
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from examples.payments.parts import Parts
+from examples.payments.problems import Refused, read_body
+from examples.payments.tables import Account, Credential
+from semel.http import transaction
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_EMAIL: Final = re.compile(r"[^@\s]{1,64}@[^@\s]{1,180}")
+
+
+class Application(msgspec.Struct, frozen=True):
+    """Who wants an account, and the digest of the API key that will open it."""
+
+    name: str
+    email: str
+    api_key_sha256: str
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or len(self.name) > 80 or not self.name.isprintable():
+            raise ValueError("a name has 1 to 80 characters")
+        if not _EMAIL.fullmatch(self.email):
+            raise ValueError("the email has no address")
+        if not _DIGEST.fullmatch(self.api_key_sha256):
+            raise ValueError("api_key_sha256 is a SHA-256 in hexadecimal digits")
+
+
+async def open_account(
+    session: AsyncSession, account_id: str, application: Application, now: datetime
+) -> dict[str, Any]:
+    """The account with its key, in the caller's transaction."""
+    if await session.scalar(select(Account.id).where(Account.email == application.email)):
+        raise Refused(
+            409, "email-taken", "Nothing was done: this address has an account. Sign in, or take another one."
+        )
+    if await session.get(Credential, application.api_key_sha256) is not None:
+        raise Refused(409, "email-taken", "Nothing was done: this API key opens an account already. Make another one.")
+    session.add(Account(id=account_id, name=application.name, email=application.email, created_at=now))
+    await session.flush()
+    session.add(Credential(digest=application.api_key_sha256, account_id=account_id, kind="key", created_at=now))
+    await session.flush()
+    return {"account_id": account_id, "name": application.name, "email": application.email}
+
+
+async def handle(parts: Parts, request: Request) -> Response:
+    """`POST /accounts`: account, key and response commit in one transaction."""
+    application = await read_body(request, Application)
+    account_id = f"acc_{parts.semel.current().derive('account')[:24]}"
+    body = await open_account(transaction(), account_id, application, parts.settings.clock())
+    return JSONResponse(body, 201)
