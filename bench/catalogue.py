@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.cases.aws_lambda import AWS_LAMBDA
+from bench.cases.batch import BATCH, BATCH_PEERS
 from bench.cases.celery import CELERY_RABBITMQ, CELERY_REDIS
 from bench.cases.client import CLIENT
 from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_SQS
@@ -26,6 +27,7 @@ from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
 from bench.cases.sweep import SWEEP
 from bench.cases.tiered import TIERED
 from bench.cases.within import WITHIN
+from bench.cases.workflow import WORKFLOW
 from bench.harness import Case
 from bench.machine import version_of
 
@@ -47,6 +49,9 @@ CASES = {
         REDIS_ONE,
         TIERED,
         WITHIN,
+        BATCH,
+        BATCH_PEERS,
+        WORKFLOW,
         OUTBOX,
         EVENTS_RABBITMQ,
         EVENTS_NATS,

@@ -25,6 +25,7 @@ PACKAGES = (
     "nats-py",
     "idemkit",
     "aws-lambda-powertools",
+    "dbos",
 )
 
 

@@ -192,6 +192,7 @@ def test_reading_takes_time_with_the_length(case: str) -> None:
 @pytest.mark.parametrize("case", READERS)
 def test_no_pattern_costs_much_more_than_ordinary_json(case: str) -> None:
     size = SMALL * TIMES
-    ordinary = seconds(json_of("[" + fill('{"amount": 10, "to": "bob"},', size).rpartition(",")[0] + "]"), 5)
-    spent = seconds(READERS[case](size), 3)
+    # The least of many runs, of both: what other processes disturb takes longer.
+    ordinary = seconds(json_of("[" + fill('{"amount": 10, "to": "bob"},', size).rpartition(",")[0] + "]"), 10)
+    spent = seconds(READERS[case](size), 10)
     assert spent < 20 * ordinary, f"{case}: {size} characters took {spent:.4f} s, ordinary ones {ordinary:.4f} s"
