@@ -7,9 +7,11 @@ import pytest
 
 from tests.effort import FULL
 from tests.kill.celery.run import CeleryKiller, Plan, demand_each_once
+from tests.kill.celery.workers import At
+from tests.kill.outages import broker_at_its_effort
 from tests.servers.databases import Databases
 
-PLAN = Plan(200, 20) if FULL else Plan(8, 1)
+PLAN = Plan(200, 20) if FULL else Plan(len(At), 1)
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
@@ -23,7 +25,7 @@ def test_killed_workers_and_brokers_of_celery_lose_no_order_and_pay_none_twice(
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    with request.getfixturevalue(f"start_{kind}")(fsync=True) as broker:
+    with broker_at_its_effort(kind, request) as broker:
         outcome = CeleryKiller(tmp_path, postgresql.new_database(), kind, broker, plan=PLAN).run()
     record_property("figures", outcome.text)
     demand_each_once(outcome, PLAN, kind)

@@ -13,13 +13,14 @@ import pytest
 
 from tests.effort import FULL
 from tests.kill.events.places import FASTSTREAM
-from tests.kill.events.run import EventKiller, Plan, demand_each_once
+from tests.kill.events.run import SMALL, EventKiller, Plan, demand_each_once
+from tests.kill.outages import broker_at_its_effort, killed_broker
+from tests.proxy.cut_off import CutOff
 from tests.servers.databases import Databases
-from tests.servers.sqs import CutOff
 
-PLAN = Plan(1000, 200, 50) if FULL else Plan(20, 8, 2)
-PLAN_OF_SQS = Plan(200, 50, 20) if FULL else Plan(8, 3, 1)
-FASTSTREAM_PLAN = Plan(200, 20, 20) if FULL else Plan(10, 4, 1)
+PLAN = Plan(1000, 200, 50) if FULL else SMALL
+PLAN_OF_SQS = Plan(200, 50, 20) if FULL else SMALL
+FASTSTREAM_PLAN = Plan(200, 20, 20) if FULL else SMALL
 PATIENCE = 7200 if FULL else 600  # a bound for the hopeless, not a measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE)]
@@ -37,7 +38,8 @@ def test_killed_consumers_relays_and_brokers_lose_no_event_and_double_no_effect(
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    with request.getfixturevalue(f"start_{kind}")(fsync=True) as broker:
+    outages = broker_at_its_effort if runtime else killed_broker
+    with outages(kind, request) as broker:
         outcome = EventKiller(tmp_path, postgresql.new_database(), f"{runtime}{kind}", broker, plan=plan).run()
     record_property("figures", outcome.text)
     demand_each_once(outcome, plan)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.durations import processor_seconds_of
+from tests.proxy.cut_off import CutOff
 from tests.servers import mariadb as mariadb_module
 from tests.servers import nats as nats_module
 from tests.servers import postgresql as postgresql_module
@@ -35,7 +36,7 @@ from tests.servers.redis_sentinel import Watched
 from tests.servers.redis_sentinel import running as running_sentinel
 from tests.servers.room import Room
 from tests.servers.service import Service, not_there
-from tests.servers.sqs import CutOff, Queues, Sqs, cut_off
+from tests.servers.sqs import Queues, Sqs, cut_off
 
 Handle = TypeVar("Handle")
 Running = TypeVar("Running")

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
+from tests.proxy.cut_off import CutOff
 from tests.proxy.proxy import Proxy
 from tests.servers import ministack
 from tests.servers.databases import Endpoint
@@ -119,27 +120,9 @@ class Sqs(Service[Queues]):
         return Queues(endpoint if endpoint.url.startswith("http") else Endpoint(""))
 
 
-class CutOff:
-    """A private instance behind a proxy. It forgets everything when it ends, so only the way to it is cut."""
-
-    how = "cuts of all connections to a"
-
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-        self.endpoint = Endpoint(proxy.url)
-
-    def kill(self) -> None:
-        """End every connection; what was sent may or may not have arrived."""
-        self._proxy.sever()
-
-    def start(self) -> None:
-        """End what was opened meanwhile; from now on it is reached again."""
-        self._proxy.sever()
-
-
 @contextmanager
 def cut_off() -> Iterator[CutOff]:
-    """One for the length of the block.
+    """A private instance that can be cut off; it would forget everything if it ended.
 
     Raises:
         ServerMissing: there is none on this machine, and none could be installed.

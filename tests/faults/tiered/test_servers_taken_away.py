@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from semel.engine import background
 from semel.errors import StoreUnavailable
 from tests.faults.crowd import Crowd, until
 from tests.faults.tiered.pressing import OLD, Heard, pressed
@@ -52,6 +53,13 @@ def test_cached_replays_go_on_while_sql_stands_still(sql_server: PostgresqlServe
     until(lambda: runs(crowd, "new after all"), "the store to be used again")
 
 
+@pytest.fixture
+def unregistered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No note of which process this is, which is written a while after its first call."""
+    monkeypatch.setattr(background, "REGISTER_AFTER", 3600.0)
+
+
+@pytest.mark.usefixtures("unregistered")
 def test_a_replay_from_redis_costs_sql_no_statement(sql_server: PostgresqlServer, crowd: Crowd) -> None:
     before = statements(sql_server)
     assert all(crowd.run(key).cache == "hit" for key in OLD * 10)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kill.celery.run import CeleryKiller, Plan, demand_each_once
+from tests.kill.celery.workers import At
 from tests.servers import postgresql, rabbitmq, redis
 from tests.servers.server import Server
 
@@ -33,7 +34,7 @@ def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill.celery", description=__doc__.partition("\n")[0])
     parser.add_argument("broker", choices=sorted(_STARTS))
-    parser.add_argument("workers", type=int, nargs="?", default=8)
+    parser.add_argument("workers", type=int, nargs="?", default=len(At))
     parser.add_argument("brokers", type=int, nargs="?", default=1)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -21,14 +21,19 @@ import psycopg
 from semel import Semel
 from tests.kill.celery.workers import BOARD, ERRORS, MEANING, OPERATION, TABLES, WORKERS, At, make_app
 from tests.kill.events.board import Board, Field
-from tests.servers.server import Server
+from tests.kill.outages import Broker
 
 _ORDERS: Final = 4
 """That are sent for each kill; every other one twice."""
 _BACKLOG: Final = 60
 """Orders that are not paid yet above which no more are sent: workers are killed faster than they could catch up."""
 _ARRIVAL: Final = 10.0
-_LOOK: Final = 0.001
+"""Seconds in which somebody should get to a position; to one that was never hit, it is waited for longer."""
+_PATIENCE: Final = 120.0
+_LOOK: Final = 0.002
+_FEED_EVERY: Final = 0.3
+"""Seconds without anybody at a position after which one more order is sent, by several callers at once."""
+_CALLERS: Final = 4
 _QUIET: Final = 20.0
 """Seconds without progress after which what is missing is taken for lost: a broker tells nobody what it has lost."""
 _ROOT: Final = Path(__file__).parents[3]
@@ -55,6 +60,8 @@ class Outcome:
     orders: int = 0
     asked: int = 0
     lost: int = 0
+    how: str = "kills (SIGKILL) of a"
+    """What is done to the broker."""
     ended: int = 0
     """Workers that ended by themselves when their broker was gone, and were started again as a supervisor does."""
     problems: list[str] = field(default_factory=list)
@@ -63,8 +70,8 @@ class Outcome:
     def text(self) -> str:
         """The report."""
         lines = [
-            f"{self.kills[who]} kills (SIGKILL) of a {who}, {self.under_way[who]} while a task was under way"
-            for who in ("worker", "broker")
+            f"{self.kills[who]} {how} {who}, {self.under_way[who]} while a task was under way"
+            for who, how in (("worker", "kills (SIGKILL) of a"), ("broker", self.how))
         ]
         lines += [f"{self.hits[at]:6}  {MEANING[at]}" for at in At]
         lines.append(f"{self.orders} orders, each paid once; the provider was asked {self.asked} times")
@@ -82,7 +89,7 @@ class CeleryKiller:
         folder: Path,
         database: str,
         kind: str,
-        broker: Server,
+        broker: Broker,
         *,
         plan: Plan,
         tell: Callable[[str], None] = lambda text: None,
@@ -97,7 +104,7 @@ class CeleryKiller:
         self._board = Board(folder / BOARD, WORKERS)
         self._slots = [self._board.slot(number) for number in range(WORKERS)]
         self._pids = [0] * WORKERS
-        self._outcome = Outcome()
+        self._outcome = Outcome(how=getattr(broker, "how", Outcome.how))
 
     def run(self) -> Outcome:
         """Kill as planned, let every task end, and judge."""
@@ -121,6 +128,7 @@ class CeleryKiller:
         ):
             self._connection.execute(TABLES)
             self._app, _ = make_app(self._kind, url, self._database)
+            self._app.control.purge()  # of a run before, on a server that both use
             try:
                 for number in range(WORKERS):
                     self._spawn(number)
@@ -153,11 +161,14 @@ class CeleryKiller:
         self._app.tasks["pay"].delay(order_id)
 
     def _send_some(self) -> None:
-        for _ in range(_ORDERS):
-            order_id = f"o-{self._outcome.orders}"
-            self._outcome.orders += 1
-            for _ in range(1 + self._outcome.orders % 2):
-                self._send(order_id)
+        for number in range(_ORDERS):
+            self._send_new(1 + number % 2)
+
+    def _send_new(self, callers: int) -> None:
+        order_id = f"o-{self._outcome.orders}"
+        self._outcome.orders += 1
+        for _ in range(callers):
+            self._send(order_id)
 
     def _rampage(self) -> None:
         plan = self._plan
@@ -195,7 +206,7 @@ class CeleryKiller:
         uncovered = [at for at in At if not self._outcome.hits[at]]
         if uncovered or self._random.random() < 0.7:
             at = self._random.choice(uncovered or list(At))
-            found = self._lie_in_wait(at)
+            found = self._lie_in_wait(at, _PATIENCE if uncovered else _ARRIVAL)
             victim = self._random.randrange(WORKERS) if found is None else found
             has_hit = self._kill(victim, at if found is not None else None)
             self._lift_barriers()
@@ -204,17 +215,25 @@ class CeleryKiller:
         busy = [number for number in range(WORKERS) if self._slots[number].word(Field.UNDER_WAY)]
         return self._kill(self._random.choice(busy or list(range(WORKERS))), None)
 
-    def _lie_in_wait(self, at: At) -> int | None:
+    def _lie_in_wait(self, at: At, within: float = _ARRIVAL) -> int | None:
         """Stop everybody who gets to a position; gives the first."""
-        deadline = time.monotonic() + _ARRIVAL
+        began = fed = time.monotonic()
         for slot in self._slots:
             slot.set_barrier(at)
-        while time.monotonic() < deadline:
+        while (now := time.monotonic()) < began + within:
             for number, slot in enumerate(self._slots):
                 if slot.has_arrived:
                     return number
+            if now > fed + _FEED_EVERY:
+                self._feed()
+                fed = now
             time.sleep(_LOOK)
         return None
+
+    def _feed(self) -> None:
+        """Send one more order, unless many are under way."""
+        if self._outcome.orders - self._completed() < WORKERS:
+            self._send_new(_CALLERS)
 
     def _lift_barriers(self) -> None:
         for slot in self._slots:

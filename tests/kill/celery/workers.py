@@ -22,7 +22,7 @@ from semel import Attempt, Semel
 from semel.events.brokers.celery import once_task
 from tests.kill.events.board import Board, Field, Slot
 
-BOARD, ERRORS, QUEUE, OPERATION = "board", "errors.txt", "semel-kill", "pay"
+BOARD, ERRORS, QUEUE, OPERATION = "board", "errors.txt", "semel-kill-celery", "pay"
 WORKERS: Final = 3
 LEASE: Final = 1.0
 VISIBLE_AGAIN: Final = 3

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.kill.events.places import FASTSTREAM
-from tests.kill.events.run import Broker, EventKiller, Plan, demand_each_once
+from tests.kill.events.run import SMALL, EventKiller, Plan, demand_each_once
+from tests.kill.outages import Broker
 from tests.servers import nats, postgresql, rabbitmq, redis, sqs
 
 _STARTS: Final[Mapping[str, Callable[[], AbstractContextManager[Broker]]]] = {
@@ -37,9 +38,9 @@ def main() -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill.events", description=__doc__.partition("\n")[0])
     parser.add_argument("broker", choices=[*sorted(_STARTS), *(f"{FASTSTREAM}{kind}" for kind in sorted(_STARTS))])
-    parser.add_argument("consumers", type=int, nargs="?", default=20)
-    parser.add_argument("relays", type=int, nargs="?", default=8)
-    parser.add_argument("brokers", type=int, nargs="?", default=2)
+    parser.add_argument("consumers", type=int, nargs="?", default=SMALL.consumers)
+    parser.add_argument("relays", type=int, nargs="?", default=SMALL.relays)
+    parser.add_argument("brokers", type=int, nargs="?", default=SMALL.brokers)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     plan = Plan(options.consumers, options.relays, options.brokers, options.seed)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _WORDS: Final = 8
-_PAUSE: Final = 0.0003
+_PAUSE: Final = 0.002
 
 
 class At(IntEnum):

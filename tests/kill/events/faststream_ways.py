@@ -26,7 +26,7 @@ def listen_with_faststream(kind: str, url: str, name: str, ack_wait: float) -> L
     def subscribe(consumer: Any, box: Inbox) -> tuple[Any, Any]:
         settings: dict[str, Any] = {"middlewares": [box], "logger": None}
         if kind == "rabbitmq":
-            rabbit = RabbitBroker(f"{url}?reconnect_interval=0.2", **settings)
+            rabbit = RabbitBroker(url, **{"reconnect_interval": 0.2, **settings})
             queue = RabbitQueue(f"{name}.{consumer.name}", declare=False)
             return rabbit, rabbit.subscriber(queue, ack_policy=AckPolicy.MANUAL)
         if kind == "nats":

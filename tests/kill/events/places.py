@@ -60,6 +60,7 @@ def _over_rabbitmq(url: str) -> Way:
         channel = await connection.channel()
         await channel.exchange_declare(NAME, exchange_type="fanout", durable=True)
         for consumer in CONSUMERS:
+            await channel.queue_delete(f"{NAME}.{consumer}")  # of a run before, on a server that both use
             await channel.queue_declare(f"{NAME}.{consumer}", durable=True)
             await channel.queue_bind(f"{NAME}.{consumer}", NAME)
         await connection.close()

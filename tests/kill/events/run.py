@@ -15,41 +15,28 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import psycopg
 
 from tests.kill.events.board import MEANING, OF_CONSUMERS, OF_RELAYS, At, Board, Field, Slot
 from tests.kill.events.places import TABLES, way_over
 from tests.kill.events.workers import BOARD, ERRORS
-from tests.servers.databases import Endpoint
+from tests.kill.outages import Broker
 
 _RELAYS: Final = 2
 _CONSUMERS: Final = 3
 _EVENTS: Final = 24
-"""That are added for each kill."""
+"""That are added for each kill, unless a plan says otherwise."""
 _BACKLOG: Final = 200
 """Events without an effect yet above which no more are added: workers are killed faster than they could catch up."""
 _ARRIVAL: Final = 10.0
-_LOOK: Final = 0.0005
+"""Seconds in which somebody should get to a position; to one that was never hit, it is waited for longer."""
+_LOOK: Final = 0.002
+_FEED: Final = 4
+"""Events that are added where nobody gets to a position because nothing is left to do."""
+_FEED_EVERY: Final = 0.2
 _ROOT: Final = Path(__file__).parents[3]
-
-
-class Broker(Protocol):
-    """What is between relays and consumers, and can be ended for a moment."""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where it is reached."""
-        ...
-
-    def kill(self) -> None:
-        """End it."""
-        ...
-
-    def start(self) -> None:
-        """Have it answer again."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -60,8 +47,14 @@ class Plan:
     relays: int
     brokers: int
     seed: int = 1
+    events: int = _EVENTS
+    """That are added for each kill."""
     settle_within: float = 120.0
     """Seconds in which something has to arrive in the end, for as long as something is missing."""
+
+
+SMALL: Final = Plan(len(OF_CONSUMERS), len(OF_RELAYS), 1, events=8)
+"""One kill at every position, and one of the broker."""
 
 
 @dataclass
@@ -138,7 +131,7 @@ class EventKiller:
             try:
                 for number in range(len(self._roles)):
                     self._spawn(number)
-                self._board.allow(_EVENTS)
+                self._board.allow(self._plan.events)
                 self._rampage()
                 self._end_producer()
                 self._settle()
@@ -174,7 +167,7 @@ class EventKiller:
         self._random.shuffle(order)
         for number, who in enumerate(order):
             if sum(self._missing()) < _BACKLOG:
-                self._board.allow(_EVENTS)
+                self._board.allow(plan.events)
             self._attack(who)
             self._tell(f"{number + 1} of {len(order)} kills, {self._board.added} events")
             assert not (self._folder / ERRORS).exists(), self._complaint("a worker failed")
@@ -187,7 +180,7 @@ class EventKiller:
         uncovered = [at for at in positions if not self._outcome.hits[at]]
         if uncovered or self._random.random() < 0.6:
             at = self._random.choice(uncovered or positions)
-            found = self._lie_in_wait(at, numbers)
+            found = self._lie_in_wait(at, numbers, self._plan.settle_within if uncovered else _ARRIVAL)
             self._kill(self._random.choice(numbers) if found is None else found, at if found is not None else None)
             self._lift_barriers()
         else:
@@ -195,15 +188,18 @@ class EventKiller:
             busy = [number for number in numbers if self._slots[number].word(Field.UNDER_WAY)]
             self._kill(self._random.choice(busy or numbers), None)
 
-    def _lie_in_wait(self, at: At, numbers: Sequence[int]) -> int | None:
+    def _lie_in_wait(self, at: At, numbers: Sequence[int], within: float = _ARRIVAL) -> int | None:
         """Stop everybody who gets to a position; gives the first."""
-        deadline = time.monotonic() + _ARRIVAL
+        began = fed = time.monotonic()
         for number in numbers:
             self._slots[number].set_barrier(at)
-        while time.monotonic() < deadline:
+        while (now := time.monotonic()) < began + within:
             for number in numbers:
                 if self._slots[number].has_arrived:
                     return number
+            if now > fed + _FEED_EVERY and self._board.added >= self._board.allowed:
+                self._board.allow(_FEED)
+                fed = now
             time.sleep(_LOOK)
         return None
 
