@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.servers import server
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
@@ -63,8 +65,8 @@ def launched(folder: Path, *arguments: str) -> Iterator[Launched]:
 
 @pytest.fixture
 def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
+    # Not one of those that connections of other processes are given: it has to be free still when the hotel asks.
+    return str(server.free_port())
 
 
 def _until(condition: Callable[[], bool]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 
 from tests.servers import process, programs
 from tests.servers.room import Room, register
+from tests.servers.server import free_port
 
 HOST = "127.0.0.1"
 
@@ -25,8 +25,7 @@ def bouncer(url: str, room: Room) -> Iterator[str]:
     """
     program = programs.obtain("pgbouncer", lambda: programs.find(["pgbouncer"], ["usr/sbin"]))["pgbouncer"]
     at, folder = urlsplit(url), room.folder("pgbouncer")
-    with socket.create_server((HOST, 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = Path(folder, "pgbouncer.ini")
     settings.write_text(
         f"[databases]\n* = host={at.hostname} port={at.port} user={at.username}\n"
