@@ -79,7 +79,7 @@ docs: ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove environments, caches and build output
-	rm -rf .venv .venv-bench .servers .hotel artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
+	rm -rf .venv .venv-bench .servers .hotel .payments artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
 	find src tests examples bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 setup-run:

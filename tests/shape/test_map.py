@@ -7,6 +7,7 @@ from tests.shape.tree import LAB, PACKAGE, ROOT
 # Parts of a package that its own line speaks of.
 INSIDE = {
     "src/semel/cli/commands",
+    "src/semel/cli/commands/batch",
     "src/semel/cli/commands/events",
     "src/semel/core/batch",
     "src/semel/core/events",
