@@ -1,5 +1,6 @@
 """The rules of the payment gateway, over its real process: one charge per key, found and refunded by key."""
 
+import asyncio
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from examples.hotel.gateway.faults import Faults
 from tests.hotel.gateway_process import BODY, GatewayProcess
 
 
@@ -188,3 +190,25 @@ def test_an_error_as_an_answer_comes_after_the_charge(gateway: GatewayProcess, k
     gateway.faults(error_reply=1)
     assert gateway.charge(key).status_code == 500
     assert (gateway.events(key), gateway.charge(key).status_code) == (["charged"], 201)
+
+
+def test_charges_that_were_held_go_on_in_the_order_in_which_they_came() -> None:
+    faults, order = Faults(delay=600), list[str]()
+
+    async def charge(name: str) -> None:
+        await faults.pause(0)
+        order.append(name)
+
+    async def hold_two() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(charge("first"))
+            await asyncio.sleep(0)
+            group.create_task(charge("second"))
+            faults.change(
+                {"die_after": 0}
+            )  # in the same turn of the loop: a charge that comes, and a look at the faults
+            await asyncio.sleep(0)
+            faults.change({"delay": 0})
+
+    asyncio.run(hold_two())
+    assert order == ["first", "second"]

@@ -43,8 +43,10 @@ class Faults:
         delay = _seconds(wanted.get("delay", self.delay))
         if unknown := sorted(wanted.keys() - {"delay", *_COUNTED}):
             raise ValueError(f"there is no fault {unknown[0]!r}")
-        self.delay = delay
         self._left.update(counts)
+        if delay == self.delay:
+            return  # nobody is woken, who would wait behind one that has just come
+        self.delay = delay
         self._changed.set()
         self._changed = asyncio.Event()
 
