@@ -19,7 +19,7 @@ CODE = $(wildcard src tests examples bench)
 # Of the contract suite the memory store alone is fast, and to collect the others takes longer than to run it.
 FAST = $(wildcard tests/unit tests/contract/test_memory.py tests/shape)
 # What the tests start by themselves; the same names as in scripts/setup-system.
-test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis rabbitmq ministack
+test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis rabbitmq promtool ministack
 bench: SERVERS = wrk postgresql mariadb redis rabbitmq
 
 .DEFAULT_GOAL := help
