@@ -160,8 +160,8 @@ class User:
         return answer
 
     def _headers(self, name: str) -> dict[str, str]:
-        # Two equal requests have one key. Named by their intent they would not keep it: where one program was refused and
-        # the other lost its first try, the former goes on with the next key and the latter with the same.
+        # Two equal requests have one key. Named by their intent they would not keep it: where one program was refused
+        # and the other lost its first try, the former goes on with the next key and the latter with the same.
         if self.keeps_keys and not self.twice:
             return {INTENT: name}
         return {"Payment-Idempotency-Key" if name == "pay" else "Idempotency-Key": f"{self._key}-{name}"}
