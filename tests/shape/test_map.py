@@ -9,6 +9,7 @@ INSIDE = {
     "src/semel/cli/commands",
     "src/semel/cli/commands/batch",
     "src/semel/cli/commands/events",
+    "src/semel/cli/commands/workflow",
     "src/semel/core/batch",
     "src/semel/core/events",
     "src/semel/stores/dynamodb/events",

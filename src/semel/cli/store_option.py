@@ -1,7 +1,7 @@
 """The options that name the store: a URL, a settings file, or the user's own engine, `--app module:object`.
 
 Where nothing is named, the environment is looked at, and then `semel.toml` in the working directory. A broker may be
-named beside the store.
+named beside the store, and a workflow engine.
 
 A command that looks at records never creates or migrates a database: a mistyped path is an error, not a new empty file.
 """
@@ -30,6 +30,7 @@ from semel.stores.urls import pool_settings, split_scheme
 VARIABLE = "SEMEL_URL"
 CACHE_VARIABLE = "SEMEL_CACHE"
 BROKER_VARIABLE = "SEMEL_BROKER"
+ENGINE_VARIABLE = "SEMEL_ENGINE"
 SETTINGS_FILE: Final[ContextVar[str | None]] = ContextVar("semel_settings_file", default=None)
 """The file that `semel --settings` names, while the command runs."""
 _STORE_VARIABLE: Final = "SEMEL_STORE"
@@ -55,6 +56,18 @@ BrokerUrl = Annotated[
         help=f"amqp://user:password@host/vhost, nats://host:4222 or redis://host:6379/0. Default: ${BROKER_VARIABLE}, "
         f"which stays hidden.",
         envvar=BROKER_VARIABLE,
+        show_envvar=False,
+        show_default=False,
+    ),
+]
+EngineUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="URL",
+        help=f"Temporal: temporal://host:7233/namespace. Camunda 7: http://user:password@host:8080/engine-rest. "
+        f"Default: ${ENGINE_VARIABLE}, which stays hidden.",
+        envvar=ENGINE_VARIABLE,
         show_envvar=False,
         show_default=False,
     ),

@@ -265,6 +265,10 @@ class Compensation(Generic[S]):
         self.is_async = delegate.is_async
         self.policy = delegate.policy
         self.run: Callable[..., Any] = delegate.run_compensation
+        self._of = repr(delegate)
+
+    def __repr__(self) -> str:
+        return f"Compensation({self._of})"
 
 
 def delegate(

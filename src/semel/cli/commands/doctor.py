@@ -15,7 +15,17 @@ from rich.text import Text
 
 from semel.cli import exit_codes
 from semel.cli.printing import as_text, console
-from semel.cli.store_option import BrokerUrl, Durable, Group, Queue, Stream, Url, chosen_settings, store_at
+from semel.cli.store_option import (
+    BrokerUrl,
+    Durable,
+    EngineUrl,
+    Group,
+    Queue,
+    Stream,
+    Url,
+    chosen_settings,
+    store_at,
+)
 from semel.cli.timefmt import duration, span
 from semel.core.store import Capability
 from semel.settings import Settings, show_settings
@@ -76,6 +86,27 @@ def doctor(
             metavar="DURATION", help="RabbitMQ: its consumer_timeout, which it does not tell.", show_default=False
         ),
     ] = None,
+    engine: EngineUrl = None,
+    process: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Camunda 7: which process. Default: all of the engine.", show_default=False),
+    ] = None,
+    engine_history: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long other engines, such as Camunda 8, know a process that has ended.",
+            show_default=False,
+        ),
+    ] = None,
+    delegates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:DELEGATES",
+            help="Your delegate, or several of them, which the engine is compared with.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Look at a database: durability, role, clock, proxies, schema, and what waits there. Changes nothing.
@@ -83,6 +114,9 @@ def doctor(
     With --broker and --queue or --stream also at a broker: how long it may deliver an event again is compared with how
     long a consumer remembers it. With --faststream or --celery the same for what your program takes from, and whether
     it would lose messages.
+
+    With --engine or --engine-history also at a workflow engine: how long it knows a process that has ended is compared
+    with how long the records of its tasks are kept.
 
     Exit code 0: every promise of this release holds there. 1: something must be fixed first.
     """
@@ -100,6 +134,7 @@ def doctor(
         faststream=faststream,
         celery=celery,
     )
+    findings += _about_engine(engine, process, engine_history, delegates)
     held = promises(
         findings,
         best_effort=Capability.DURABLE not in store.capabilities,
@@ -152,6 +187,16 @@ def _about_events(
             consumer_timeout=timeout,
         )
     return findings
+
+
+def _about_engine(engine: str | None, process: str | None, history: str | None, delegates: str | None) -> list[Finding]:
+    """What was found about a workflow engine."""
+    if all(option is None for option in (engine, process, history, delegates)):
+        return []
+    from semel.cli.commands.workflow.engine_history import examine_engine  # it imports all about workflows
+
+    stated = None if history is None else duration(history)
+    return examine_engine(engine, process=process, history=stated, delegates=delegates)
 
 
 def _switched_off(settings: Settings | None) -> list[Finding]:

@@ -23,6 +23,7 @@ from semel.core.policy import PolicyFields
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
+from semel.workflow.engines.history import EngineHistory
 from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
 from semel.workflow.engines.store_watch import StoreWatch
@@ -34,7 +35,7 @@ with requires("semel.workflow.engines.camunda7", "httpx"):
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["start", "work"]
+__all__ = ["read_history", "start", "work"]
 
 log = logging.getLogger("semel.workflow.engines")
 
@@ -45,6 +46,8 @@ _PAUSE: Final = 1.0
 _GONE: Final = (httpx.codes.NOT_FOUND, httpx.codes.BAD_REQUEST)
 _MOST_TEXT: Final = 600
 _INT32: Final = 2**31
+_PAGE: Final = 500
+_REFUSED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
 
 async def work(
@@ -118,6 +121,37 @@ async def start(
     return await start_once(semel, process, key, begin, asked=given, scope=scope, **policy)
 
 
+async def read_history(
+    url: str, process: str | None = None, *, client: httpx.AsyncClient | None = None
+) -> EngineHistory:
+    """How long the engine keeps instances of a process that have ended; without a process, the longest of all.
+
+    Every version of a process counts, because its instances keep the time of their own.
+
+    Raises:
+        ConnectionError: the engine does not answer, or not as it should.
+        UsageError: there is no such process, or the user may not look.
+    """
+    try:
+        async with _Engine(url, "", client) as engine:
+            is_cleaned = await engine.cleans_up()
+            versions = [version async for version in engine.read_definitions(process)]
+    except httpx.HTTPStatusError as error:
+        status = error.response.status_code
+        if status in _REFUSED:
+            raise UsageError(f"The user may not look at processes (status {status}); nothing was changed.") from None
+        raise ConnectionError(f"status {status}") from None
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConnectionError(type(error).__name__) from None
+    if not versions:
+        named = "no process" if process is None else f"no process {process!r:.100}"
+        raise UsageError(f"The engine has {named}; nothing was changed.")
+    key, longest = max(versions, key=lambda version: timedelta.max if version[1] is None else version[1])
+    if not is_cleaned:
+        return EngineHistory(f"process {key}", None, "the batch window of its history cleanup")
+    return EngineHistory(f"process {key}", longest, "historyTimeToLive")
+
+
 class _Engine:
     """The REST interface of an engine, as one worker uses it."""
 
@@ -172,6 +206,30 @@ class _Engine:
         answer.raise_for_status()
         found = answer.json()
         return str(found[0]["id"]) if found else None
+
+    async def cleans_up(self) -> bool:
+        """Whether history that is over is removed without being told to; so it is where the engine does not say."""
+        answer = await self._client.get(f"{self._url}/history/cleanup/configuration")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return True
+        answer.raise_for_status()
+        return answer.json().get("batchWindowStartTime") is not None
+
+    async def read_definitions(self, process: str | None) -> AsyncIterator[tuple[str, timedelta | None]]:
+        """Every version of a process, or of all, and how long its history is kept."""
+        asked: dict[str, Any] = {"sortBy": "id", "sortOrder": "asc", "maxResults": _PAGE}
+        asked |= {} if process is None else {"key": process}
+        first = 0
+        while True:
+            answer = await self._client.get(f"{self._url}/process-definition", params={**asked, "firstResult": first})
+            answer.raise_for_status()
+            found = answer.json()
+            for version in found:
+                days = version["historyTimeToLive"]
+                yield str(version["key"]), None if days is None else timedelta(days=days)
+            if len(found) < _PAGE:
+                return
+            first += len(found)
 
 
 class _Worker:

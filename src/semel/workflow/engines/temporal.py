@@ -18,26 +18,32 @@ from typing import Any, Final, Unpack
 from semel.api import AsyncSemel
 from semel.core.key import SHARED
 from semel.core.policy import PolicyFields
+from semel.errors import UsageError
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
+from semel.workflow.engines.history import EngineHistory
 from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, fit_for_engine, run_here
 from semel.workflow.starting import start_once
 
 with requires("semel.workflow.engines.temporal", "temporalio"):
     from temporalio import activity as temporal_activity
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.client import AsyncActivityCancelledError, Client
     from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+    from temporalio.envconfig import ClientConfig
     from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, WorkflowAlreadyStartedError
     from temporalio.service import RPCError, RPCStatusCode
 
-__all__ = ["INCIDENT", "RETRY", "activity", "start"]
+__all__ = ["INCIDENT", "RETRY", "activity", "read_history", "start"]
 
 INCIDENT: Final = "SEMEL_INCIDENT"
 """The type of the error of an activity that needs a person; its first detail is the reference of the record."""
 RETRY: Final = "SEMEL_RETRY"
 """The type of the error of an activity that Temporal tries again."""
 _LOOK: Final = timedelta(seconds=1)
+_WITHIN: Final = 10.0
+_REFUSED: Final = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 def activity(delegate: Runnable, *, name: str) -> Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]:
@@ -90,6 +96,52 @@ async def start(
         return instance
 
     return await start_once(semel, workflow, key, begin, asked=given, scope=scope, **policy)
+
+
+async def read_history(address: str | None = None, namespace: str | None = None) -> EngineHistory:
+    """How long a namespace keeps workflows that have ended.
+
+    What is not given, and how to log in, is read as all programs of Temporal do: from `TEMPORAL_ADDRESS`,
+    `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY` and their like, or from its configuration file.
+
+    Raises:
+        ConnectionError: the server does not answer.
+        UsageError: there is no such namespace, the user may not look at it, or the configuration cannot be read.
+    """
+    settings = _connection_settings(address, namespace)
+    try:
+        async with asyncio.timeout(_WITHIN):
+            client = await Client.connect(**settings)
+            asked = DescribeNamespaceRequest(namespace=client.namespace)
+            told = await client.workflow_service.describe_namespace(asked)
+    except TimeoutError:
+        raise ConnectionError(f"no answer within {_WITHIN:.0f} s") from None
+    except RPCError as error:
+        raise _explain_refusal(error, settings.get("namespace", "default")) from None
+    except RuntimeError as error:
+        raise ConnectionError(f"{error!s:.200}") from None
+    config = told.config
+    longest = None
+    if config.HasField("workflow_execution_retention_ttl"):
+        longest = config.workflow_execution_retention_ttl.ToTimedelta() or None
+    return EngineHistory(f"namespace {client.namespace}", longest, "its retention")
+
+
+def _connection_settings(address: str | None, namespace: str | None) -> dict[str, Any]:
+    try:
+        settings: dict[str, Any] = {"target_host": "localhost:7233", **ClientConfig.load_client_connect_config()}
+    except RuntimeError as error:
+        raise UsageError(f"The configuration of Temporal cannot be read: {error!s:.200}; nothing was asked.") from None
+    given = {"target_host": address, "namespace": namespace}
+    return settings | {name: value for name, value in given.items() if value is not None}
+
+
+def _explain_refusal(error: RPCError, namespace: str) -> Exception:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return UsageError(f"There is no namespace {namespace!r:.100}; nothing was changed.")
+    if error.status in _REFUSED:
+        return UsageError(f"The user may not look at the namespace {namespace!r:.100}; nothing was changed.")
+    return ConnectionError(error.status.name)
 
 
 async def _run_until_ended(delegate: Runnable, variables: dict[str, Any], info: Any) -> End:

@@ -1,0 +1,1 @@
+"""What commands find out about workflow engines."""
