@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.processes import run_bounded
 from tests.workflow.killed_worker import POSITIONS, TASKS, ledger_of, load, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200 if FULL else 300)]
-INSTANCES, KILLS = (100, 500) if FULL else (3, 5)
+INSTANCES, KILLS = (100, 500) if FULL else (3, 6)
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,30 +27,66 @@ def run_worker(folder: Path, position: str, *, times: int = 1, keys: str = "deri
     return ended.returncode
 
 
+class States:
+    """What the engine has saved of its processes, and how it is lost."""
+
+    def __init__(self, folder: Path, claims: list[str]) -> None:
+        self._folder = folder
+        self._claims = claims
+        self._first: dict[str, str] = {}
+        self.losses = 0
+        for claim in claims:
+            self._start(claim)
+
+    def lose(self, number: int) -> None:
+        """Lose one that has gone on: an old state comes back, or the process is started anew."""
+        begun = [claim for claim in self._claims if self._path(claim).read_text() != self._first[claim]]
+        if begun:
+            self.losses += 1
+            claim = begun[number * 7 % len(begun)]
+            if number % 2:
+                self._path(claim).write_text(self._first[claim])
+            else:
+                self._start(claim)
+
+    def lose_all(self) -> None:
+        """Start all processes anew."""
+        self.losses += len(self._claims)
+        for claim in self._claims:
+            self._start(claim)
+
+    def _start(self, claim: str) -> None:
+        start(self._folder, claim)
+        self._first[claim] = self._path(claim).read_text()
+
+    def _path(self, claim: str) -> Path:
+        return self._folder / f"{claim}.json"
+
+
 def test_one_effect_for_each_task_however_often_workers_are_killed_and_states_are_lost(tmp_path: Path) -> None:
     claims = [f"CLAIM-{number:03}" for number in range(INSTANCES)]
-    for claim in claims:
-        start(tmp_path, claim)
-    kills = losses = runs = 0
-    while kills < KILLS:
+    states = States(tmp_path, claims)
+    struck = Counter[str]()
+    runs = 0
+    while (kills := struck.total()) < KILLS:
+        # Every position in turn, most often at the first task that comes there: so tasks are struck while they are new.
+        position, times = POSITIONS[runs % len(POSITIONS)], 2 if runs // len(POSITIONS) % 5 == 4 else 1
         runs += 1
-        # A number of passes that goes with no number of positions: every task is struck at every one of them.
-        times = 1 + runs * 3 % (4 if INSTANCES < 10 else 17)
-        if run_worker(tmp_path, POSITIONS[runs % len(POSITIONS)], times=times) == 0:
-            lost = claims  # as if the engine had forgotten all that it ever saved
-        else:
-            kills += 1
-            lost = [claims[kills * 37 % INSTANCES]] if kills % 2 == 0 else []
-        for claim in lost:
-            start(tmp_path, claim)
-        losses += len(lost)
+        if run_worker(tmp_path, position, times=times) == 0:
+            states.lose_all()
+            continue
+        struck[position] += 1
+        if kills % 2:
+            states.lose(kills // 2)
     assert run_worker(tmp_path, "nowhere") == 0
     ledgers = [ledger_of(tmp_path, system) for system in TASKS.values()]
     asked = sum(ledger.requests() for ledger in ledgers)
-    print(f"{kills} kills over {INSTANCES} instances, {losses} states lost, {asked} requests to the systems around")
+    print(f"{dict(struck)} kills over {INSTANCES} instances, {states.losses} states lost, {asked} requests to others")
     for ledger in ledgers:
         assert {claim: ledger.payments(claim) for claim in claims} == dict.fromkeys(claims, 1)
-    assert asked > len(ledgers) * INSTANCES, "some of them were struck between the effect and its record"
+    assert set(struck) == set(POSITIONS)
+    assert states.losses
+    assert asked == len(ledgers) * INSTANCES + struck["after the effect"], "asked again where a kill explains it"
     for claim in claims:
         data = load(tmp_path / f"{claim}.json").data
         assert {data[f"{task}Receipt"][:2] for task in TASKS} == {"R-"}
