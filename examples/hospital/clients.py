@@ -5,6 +5,8 @@ What always holds: an answer is a value or a refusal. Where there is none, it ma
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +18,19 @@ class AnswerLost(Exception):
 
 
 class ClaimDenied(Exception):
-    """The insurer refuses to pay the claim."""
+    """The insurer refuses to pay the claim; `glosa` is the number of its refusal."""
+
+    def __init__(self, reason: str, glosa: str) -> None:
+        super().__init__(reason)
+        self.glosa = glosa
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a system says when it has done something: the number that it gave it, and the day."""
+
+    number: str
+    day: date
 
 
 class System:
@@ -39,23 +53,23 @@ class System:
         answer: dict[str, float] = self._client.post("/faults", json=wanted).raise_for_status().json()
         return answer
 
-    def _ask(self, kind: str, key: str, body: dict[str, str]) -> str:
+    def _ask(self, kind: str, key: str, body: dict[str, str]) -> Receipt:
         try:
             reply = self._client.post(f"/{kind}", json=body, headers={"Idempotency-Key": key})
         except httpx.TransportError as error:
             raise AnswerLost(f"no answer to {kind} ({type(error).__name__})") from error
         if reply.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
-            raise ClaimDenied(reply.json()["error"])
+            raise ClaimDenied(reply.json()["error"], reply.json()["glosa"])
         if reply.status_code != httpx.codes.CREATED:
             raise AnswerLost(f"{reply.status_code} as an answer to {kind}")
-        return str(reply.json()["number"])
+        return Receipt(str(reply.json()["number"]), date.fromisoformat(reply.json()["day"]))
 
 
 class Insurer(System):
     """The insurer."""
 
-    def submit(self, key: str, claim: str, guide: str, document: bytes) -> str:
-        """Hand a claim in, and get the number of its protocol.
+    def submit(self, key: str, claim: str, guide: str, document: bytes) -> Receipt:
+        """Hand a claim in, and get the number of its protocol, and its day.
 
         Raises:
             ClaimDenied: it refuses the guide.
@@ -63,19 +77,19 @@ class Insurer(System):
         """
         return self._ask("claims", key, {"claim": claim, "guide": guide, "document": document.decode()})
 
-    def appeal(self, key: str, claim: str, guide: str) -> str:
-        """Ask it to look again.
+    def appeal(self, key: str, claim: str, glosa: str, kind: str) -> Receipt:
+        """Ask it to look at a refusal again.
 
         Raises:
             AnswerLost: it may have it.
         """
-        return self._ask("appeals", key, {"claim": claim, "guide": guide})
+        return self._ask("appeals", key, {"claim": claim, "glosa": glosa, "kind": kind})
 
 
 class Books(System):
     """The financial system."""
 
-    def post(self, key: str, claim: str, amount: Decimal) -> str:
+    def post(self, key: str, claim: str, amount: Decimal) -> Receipt:
         """Book a payment.
 
         Raises:

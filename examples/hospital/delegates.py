@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
-from examples.hospital.clients import Books, ClaimDenied, Insurer
+from examples.hospital.clients import Books, ClaimDenied, Insurer, Receipt
 from examples.hospital.coder import Coder
 from examples.hospital.domain import Balance, Codes, balance_of, guide_of
 from semel import Attempt, Semel
 from semel.events import Backoff
-from semel.workflow import Delegate
+from semel.workflow import BpmnError, Delegate
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,14 @@ class AssignCodes(HospitalTask):
 
 
 class SubmitClaim(HospitalTask):
-    """SUB_06. A second submission would be refused by the insurer, so there is none."""
+    """SUB_06. A second submission would be refused by the insurer, so there is none.
+
+    A refusal is recorded with its number: however often the task is run, there is one to appeal against.
+    """
 
     operation = "CLAIM_SUBMISSION"
     version = "CLAIM_SUBMISSION_V1"
     key = ("claimId", "insuranceId", "tissGuideNumber")
-    errors: ClassVar = {ClaimDenied: "GLOSA"}
 
     def execute(
         self,
@@ -77,13 +79,21 @@ class SubmitClaim(HospitalTask):
         procedureCodes: tuple[str, ...],  # noqa: N803 - as above
         procedureDate: date,  # noqa: N803 - as above
         attempt: Attempt,
-    ) -> str:
+    ) -> Receipt:
         guide = guide_of(claimId, tissGuideNumber, procedureCodes, procedureDate)
-        return self.outside.insurer.submit(attempt.derive(insuranceId), claimId, tissGuideNumber, guide)
+        try:
+            return self.outside.insurer.submit(attempt.derive(insuranceId), claimId, tissGuideNumber, guide)
+        except ClaimDenied as denied:
+            raise BpmnError("GLOSA", str(denied), {"glosaId": denied.glosa}) from denied
 
-    def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
-        """The protocol of the insurer."""
-        return {"claimSubmitted": True, "submissionProtocol": value, "submissionStatus": "SUBMITTED"}
+    def outputs(self, value: Receipt, v: Mapping[str, Any]) -> dict[str, Any]:
+        """The protocol of the insurer, and the day that it says; a replay has the same day."""
+        return {
+            "claimSubmitted": True,
+            "submissionProtocol": value.number,
+            "submissionDate": value.day,
+            "submissionStatus": "SUBMITTED",
+        }
 
 
 class ProcessPayment(HospitalTask):
@@ -124,14 +134,14 @@ class AppealGlosa(HospitalTask):
 
     operation = "GLOSA_APPEAL"
     version = "GLOSA_APPEAL_V1"
-    key = ("tissGuideNumber", "claimId", "appealType")
+    key = ("glosaId", "claimId", "appealType")
 
-    def execute(self, tissGuideNumber: str, claimId: str, attempt: Attempt, appealType: str = "technical") -> str:  # noqa: N803
-        return self.outside.insurer.appeal(attempt.derive("insurer"), claimId, tissGuideNumber)
+    def execute(self, glosaId: str, claimId: str, attempt: Attempt, appealType: str = "technical") -> Receipt:  # noqa: N803
+        return self.outside.insurer.appeal(attempt.derive("insurer"), claimId, glosaId, appealType)
 
-    def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+    def outputs(self, value: Receipt, v: Mapping[str, Any]) -> dict[str, Any]:
         """The protocol of the appeal."""
-        return {"appealProtocol": value}
+        return {"appealProtocol": value.number}
 
 
 def make_delegates(semel: Semel, outside: Outside) -> dict[str, HospitalTask]:

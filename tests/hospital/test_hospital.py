@@ -43,6 +43,15 @@ TYPES = {
 """The operation types that the hospital asked for, and how long each is kept."""
 
 
+KEYS = {
+    "PAYMENT_PROCESSING": ("PAYMENT_V1", ("claimId", "paymentId")),
+    "CLAIM_SUBMISSION": ("CLAIM_SUBMISSION_V1", ("claimId", "insuranceId", "tissGuideNumber")),
+    "CODE_ASSIGNMENT": ("v1", ("medicalRecordId", "procedureDate")),
+    "GLOSA_APPEAL": ("GLOSA_APPEAL_V1", ("glosaId", "claimId", "appealType")),
+}
+"""What it asked for, without process instance, amount and date in the key of a payment: they let it be made again."""
+
+
 class Hospital:
     """The hospital on a file, with the systems around it as processes."""
 
@@ -85,6 +94,11 @@ def test_each_delegate_is_kept_as_the_file_says(hospital: Hospital) -> None:
     assert kept == {name: TYPES[name or ""] for name in kept}
 
 
+def test_keys_and_versions_are_those_that_the_hospital_asked_for(hospital: Hospital) -> None:
+    found = {task.operation: (task.version, task.key) for task in hospital.delegates.values()}
+    assert found == KEYS
+
+
 def test_an_operation_that_is_not_declared_is_refused(hospital: Hospital) -> None:
     with pytest.raises(UsageError, match="TYPO"):
 
@@ -99,6 +113,8 @@ def test_the_cycle_ends_paid_with_the_balance_of_the_patient(hospital: Hospital,
     assert data["requiresPatientBilling"] is True
     assert data["submissionProtocol"].startswith("P-")
     assert data["submissionStatus"] == "SUBMITTED"
+    entered = {entry["number"]: entry["day"] for entry in hospital.neighbours.insurer.entries("claims")}
+    assert data["submissionDate"] == entered[data["submissionProtocol"]]
 
 
 def test_a_second_start_is_one_claim_and_one_payment(hospital: Hospital, claim: dict[str, str]) -> None:
@@ -165,7 +181,10 @@ def test_a_rerun_neither_asks_the_coder_again_nor_overwrites_validated_codes(
 
 
 def test_a_refused_claim_is_appealed_once(hospital: Hospital, refused_claim: dict[str, str]) -> None:
-    assert [hospital.cycle(refused_claim)[0] for _ in range(2)] == ["appealed", "appealed"]
+    (first, data), (second, again) = (hospital.cycle(refused_claim) for _ in range(2))
+    assert (first, second) == ("appealed", "appealed")
+    assert data["glosaId"].startswith("G-")
+    assert (again["glosaId"], again["appealProtocol"]) == (data["glosaId"], data["appealProtocol"])
     assert hospital.effects(refused_claim) == (0, 1, 0)
 
 

@@ -59,9 +59,10 @@ class System:
             self._faults.under_way -= 1
 
     async def _do(self, request: Request, key: str, kind: str, asked: dict[str, Any]) -> Response:
-        if kind == "claims" and str(asked.get("guide")).startswith(REFUSED_GUIDES):
-            return JSONResponse({"error": f"glosa for guide {asked['guide']}"}, 422)
         text = json.dumps(asked, sort_keys=True)
+        if kind == "claims" and str(asked.get("guide")).startswith(REFUSED_GUIDES):
+            glosa = self._ledger.enter(key, "glosas", "G", text)
+            return JSONResponse({"error": f"glosa for guide {asked['guide']}", "glosa": glosa.number}, 422)
         entry = self._ledger.enter(key, kind, self._kinds[kind], text)
         await self._faults.pause(0)
         if self._faults.take("lose_reply"):
@@ -71,7 +72,7 @@ class System:
             return JSONResponse({"error": "Something went wrong here; whether it was done is not said."}, 500)
         if (entry.kind, entry.asked) != (kind, text):
             return JSONResponse({"error": "This key was used for something else; nothing was done."}, 409)
-        return JSONResponse({"number": entry.number}, 201)
+        return JSONResponse({"number": entry.number, "day": entry.day}, 201)
 
     async def _change_faults(self, request: Request) -> Response:
         if request.method == "POST":

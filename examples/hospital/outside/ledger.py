@@ -11,7 +11,8 @@ from pathlib import Path
 _TABLE = """
 CREATE TABLE IF NOT EXISTS entry (
     position INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
-    asked TEXT NOT NULL, number TEXT NOT NULL, asked_for INTEGER NOT NULL DEFAULT 1)
+    asked TEXT NOT NULL, number TEXT NOT NULL, asked_for INTEGER NOT NULL DEFAULT 1,
+    day TEXT NOT NULL DEFAULT CURRENT_DATE)
 """
 
 
@@ -20,16 +21,21 @@ class Entry:
     """What was done under a key.
 
     Attributes:
-        kind: what: a claim, an appeal, a posting.
+        kind: what: a claim, a refusal of one (a glosa), an appeal, a posting.
         asked: the request, as it came first.
         number: what the caller got for it.
         asked_for: how often it was asked for; it was done once.
+        day: when it was done.
     """
 
     kind: str
     asked: str
     number: str
     asked_for: int
+    day: str
+
+
+_ENTRY = "SELECT kind, asked, number, asked_for, day FROM entry"
 
 
 class Ledger:
@@ -50,14 +56,13 @@ class Ledger:
                 "ON CONFLICT (key) DO UPDATE SET asked_for = asked_for + 1",
                 (key, kind, asked, f"{prefix}-{number}"),
             )
-            found = rows.execute("SELECT kind, asked, number, asked_for FROM entry WHERE key = ?", (key,)).fetchone()
+            found = rows.execute(f"{_ENTRY} WHERE key = ?", (key,)).fetchone()
         return Entry(*found)
 
     def entries(self, kind: str) -> list[Entry]:
         """All of a kind, the oldest first."""
-        chosen = "SELECT kind, asked, number, asked_for FROM entry WHERE kind = ? ORDER BY position"
         with self._open() as rows:
-            return [Entry(*row) for row in rows.execute(chosen, (kind,))]
+            return [Entry(*row) for row in rows.execute(f"{_ENTRY} WHERE kind = ? ORDER BY position", (kind,))]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
