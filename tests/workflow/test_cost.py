@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from semel import Semel
 from semel.core.operations import Operation
 from semel.stores.memory import MemoryStore
+from semel.stores.postgresql import PostgresStore
+from semel.stores.statement_log import LoggedStore
 from semel.workflow import delegate
 from tests.workflow.clinic import VARIABLES, Gateway, SyncPayClaim
 
@@ -53,3 +58,23 @@ def test_a_duplicate_that_cannot_be_compensated_is_one_statement() -> None:
         store.taken()
         plain.run(VARIABLES)
         assert store.taken() == ["Claim"]
+
+
+@pytest.mark.slow
+def test_postgresql_is_sent_two_statements_for_a_task_and_two_for_its_duplicate(
+    postgresql: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def take() -> list[str]:
+        sent = [line.getMessage().partition(",")[0] for line in caplog.records if line.name == "semel.statements"]
+        caplog.clear()
+        return sent
+
+    caplog.set_level(logging.DEBUG, "semel.statements")
+    with Semel(LoggedStore(PostgresStore(postgresql.new_database()))) as semel:
+        pay = SyncPayClaim(semel, Gateway())
+        pay.run({**VARIABLES, "claimId": "the first one that a database ever has"})
+        take()
+        pay.run(VARIABLES, instance="proc-1", activity="SUB_08")
+        assert take() == ["Claim", "Complete"]
+        pay.run(VARIABLES, instance="proc-2", activity="SUB_08")
+        assert take() == ["Claim", "Read"]
