@@ -28,7 +28,11 @@ async def work(address: str, queue: str, folder: Path, *, hangs: bool) -> None:
             await asyncio.Event().wait()
 
         pay.after = hang
-    async with Worker(client, task_queue=queue, workflows=[RevenueCycle], activities=[activity(pay, name="payment")]):
+    activities = [activity(pay, name="payment")]
+    # Without a cache the server does not wait ten seconds for the one that died to go on with its workflow.
+    async with Worker(
+        client, task_queue=queue, workflows=[RevenueCycle], activities=activities, max_cached_workflows=0
+    ):
         print("ready", flush=True)
         await asyncio.Event().wait()
 
