@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel import Cancelled, DidNotHappen, Happened, Unknown
+from semel import AsyncAttempt, Attempt, Cancelled, DidNotHappen, Happened, Unknown
 from semel.errors import KeyMissing, UsageError
 from semel.testing import Crash
 from semel.workflow import BpmnError, Completed, Incident, Retry
@@ -129,6 +129,51 @@ def test_a_task_whose_worker_died_is_taken_over(clinic: Clinic) -> None:
     end = clinic.run(VARIABLES)
     assert isinstance(end, Completed)
     assert clinic.gateway.charges == {"CLAIM-001": 2}, "rerun is at least once, and a second run of the function"
+
+
+class PayInSteps(PayClaim):
+    """Reserves, and then charges."""
+
+    async def execute(  # type: ignore[override]  # takes its attempt, too
+        self,
+        claimId: str,  # noqa: N803
+        paymentId: str,  # noqa: N803
+        amount: Decimal,
+        attempt: AsyncAttempt,
+    ) -> Payment:
+        async def reserve() -> str:
+            self.gateway.charge(f"reserve {claimId}", amount)
+            return paymentId
+
+        await attempt.step("reserve", reserve)
+        return self.gateway.charge(claimId, amount)
+
+
+class SyncPayInSteps(SyncPayClaim):
+    """The same for threads."""
+
+    def execute(  # type: ignore[override]  # takes its attempt, too
+        self,
+        claimId: str,  # noqa: N803
+        paymentId: str,  # noqa: N803
+        amount: Decimal,
+        attempt: Attempt,
+    ) -> Payment:
+        def reserve() -> str:
+            self.gateway.charge(f"reserve {claimId}", amount)
+            return paymentId
+
+        attempt.step("reserve", reserve)
+        return self.gateway.charge(claimId, amount)
+
+
+def test_a_task_that_is_tried_again_goes_on_after_its_last_finished_step(clinic: Clinic) -> None:
+    pay = clinic.make(PayInSteps, SyncPayInSteps)
+    clinic.gateway.before = lambda: fail(LineDown())() if clinic.gateway.charges else None
+    assert isinstance(clinic.run(VARIABLES, pay), Retry)
+    clinic.gateway.before = None
+    assert isinstance(clinic.run(VARIABLES, pay), Completed)
+    assert clinic.gateway.charges == {"reserve CLAIM-001": 1, "CLAIM-001": 1}
 
 
 def held(clinic: Clinic) -> Any:
