@@ -39,7 +39,8 @@ _WAITING: Final = (
     "semel events erase deletes it unpublished"
 )
 _PARKED: Final = (
-    "parked, because it could not be published: release or discard it (semel events parked), then erase again"
+    "parked, because it could not be published: semel events release publishes it, semel events drop deletes it; then "
+    "erase again"
 )
 _COPIED: Final = (
     "copies in caches that are not confirmed to be gone: processes forget theirs by themselves, and semel sweep "
