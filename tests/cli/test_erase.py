@@ -142,12 +142,11 @@ def test_a_person_is_erased_in_one_scope_only(database: Database, call: Run) -> 
 
 
 def test_what_was_refused_is_said_and_the_exit_code_tells(database: Database, call: Run) -> None:
+    def cut_off() -> None:
+        raise OSError("cut off")
+
+    about, policy = {"subject": "patient-7"}, Policy(in_doubt="hold")
     with Semel(database.path) as semel, pytest.raises(OSError, match="cut off"):
-
-        def cut_off() -> None:
-            raise OSError("cut off")
-
-        policy, about = Policy(in_doubt="hold"), {"subject": "patient-7"}
         semel.run("k", cut_off, operation="admit", fingerprint=None, about=about, policy=policy)
     done = call("erase", database.url, "--subject", "patient-7", "--reason", "request 17", "--yes")
     assert done.returncode == 1
