@@ -22,6 +22,7 @@ from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock, SystemClock
 from semel.engine.engine import EngineBase, SemelBase
 from semel.engine.sync_engine import SyncEngine, SyncSemelBase
+from semel.erasure import AsyncErasing, SyncErasing
 from semel.errors import UsageError
 from semel.extras import missing_error
 from semel.settings import Settings, find_file, read_settings
@@ -215,7 +216,7 @@ class _OnPlace(SemelBase[E]):
         super().__init__(engine)
 
 
-class Semel(_OnPlace[SyncEngine], SyncSemelBase):
+class Semel(_OnPlace[SyncEngine], SyncErasing, SyncSemelBase):
     """Makes operations happen once, for code that calls and waits.
 
     Args:
@@ -232,7 +233,7 @@ class Semel(_OnPlace[SyncEngine], SyncSemelBase):
     _kind = _SYNC
 
 
-class AsyncSemel(_OnPlace[AsyncEngine], AsyncSemelBase):
+class AsyncSemel(_OnPlace[AsyncEngine], AsyncErasing, AsyncSemelBase):
     """Makes operations happen once, for code that awaits.
 
     Args:

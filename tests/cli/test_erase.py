@@ -1,11 +1,14 @@
 """`semel erase` on a real file."""
 
 import json
+from pathlib import Path
 
+import httpx
 import pytest
 
-from semel import Semel
+from semel import Policy, Semel
 from semel.cli import main
+from semel.client import INTENT, SUBJECT, Client
 from semel.errors import ResultNotKept
 from tests.cli.conftest import Database, Run
 from tests.servers.redis import Keys
@@ -111,3 +114,86 @@ def test_only_what_is_settled_is_erased(database: Database, kind: str, capsys: p
 def test_an_unknown_record_is_not_found(database: Database) -> None:
     database.completed("o-1")
     assert main(["erase", "o-2", database.url, *NAMED, "--reason", "x", "--yes"]) == 3
+
+
+def _admit(database: Database, *subjects: str, scope: str = "acme") -> None:
+    with Semel(database.path) as semel:
+        for number, subject in enumerate(subjects):
+            about = {"subject": subject}
+            semel.run(f"a-{number}", lambda: "Ann", operation="admit", fingerprint=None, scope=scope, about=about)
+
+
+def test_a_person_is_erased(database: Database, run: Run) -> None:
+    _admit(database, "patient-7", "patient-8", "patient-7")
+    told = run("erase", database.url, "--subject", "patient-7", "--reason", "request 17", "--dry-run")
+    assert (told.returncode, told.stdout) == (0, "would be erased 2 records\n"), told.stderr
+    done = run("erase", database.url, "--subject", "patient-7", "--reason", "request 17", "--yes")
+    assert (done.returncode, done.stdout) == (0, "erased 2 records\n"), done.stderr
+    again = run("erase", "--subject", "patient-7", "--reason", "request 17", "--yes", SEMEL_URL=database.url)
+    assert (again.returncode, again.stdout) == (0, "Nothing is kept about this subject.\n"), again.stderr
+
+
+def test_a_person_is_erased_in_one_scope_only(database: Database, call: Run) -> None:
+    _admit(database, "patient-7")
+    asked = ("erase", database.url, "--subject", "patient-7", "--reason", "request 17", "--yes", "--scope")
+    assert "Nothing is kept" in call(*asked, "zenith").stdout
+    assert "Nothing is kept" in call(*asked, "").stdout
+    assert call(*asked, "acme").stdout == "erased 1 records\n"
+
+
+def test_what_was_refused_is_said_and_the_exit_code_tells(database: Database, call: Run) -> None:
+    def cut_off() -> None:
+        raise OSError("cut off")
+
+    about, policy = {"subject": "patient-7"}, Policy(in_doubt="hold")
+    with Semel(database.path) as semel, pytest.raises(OSError, match="cut off"):
+        semel.run("k", cut_off, operation="admit", fingerprint=None, about=about, policy=policy)
+    done = call("erase", database.url, "--subject", "patient-7", "--reason", "request 17", "--yes")
+    assert done.returncode == 1
+    assert "not erased 1 records: in doubt" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("--reason", "request 17", "--yes"),
+        ("--dry-run", "--reason", "request 17"),
+        ("a-0", "sqlite:///semel.db", "--subject", "patient-7", "--reason", "request 17", "--yes"),
+        ("--operation", "admit", "--subject", "patient-7", "--reason", "request 17", "--yes"),
+        ("sqlite:///semel.db", "--journal", "semel.db", "--subject", "patient-7", "--reason", "r 17", "--yes"),
+        ("sqlite:///semel.db", "--subject", "patient-7", "--reason", "request 17"),
+        ("sqlite:///semel.db", "--subject", "patient-7", "--reason", "  ", "--yes"),
+    ],
+)
+def test_what_does_not_say_whom_to_erase_is_refused(database: Database, call: Run, asked: tuple[str, ...]) -> None:
+    _admit(database, "patient-7")
+    done = call("erase", *asked, SEMEL_URL="sqlite:///semel.db")
+    assert done.returncode == 2, done.stdout
+    assert "nothing was" in done.stderr
+    with Semel(database.path) as semel:
+        assert len(list(semel.records(subject="patient-7"))) == 1
+
+
+def test_the_journal_of_a_client_is_erased_by_the_subject_of_its_requests(tmp_path: Path, call: Run) -> None:
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(201, json={"name": "Ann Personal"})
+
+    journal, headers = tmp_path / "keys.db", {INTENT: "admit 7", SUBJECT: "patient-7"}
+    with Client(journal, transport=httpx.MockTransport(answer)) as client:
+        client.post("https://clinic.example/patients", json={"name": "Ann Personal"}, headers=headers)
+        asked = ("erase", "--journal", str(journal), "--subject", "patient-7", "--reason", "request 17", "--yes")
+        done = call(*asked)
+        assert (done.returncode, done.stdout) == (0, "erased 1 records\n"), done.stderr
+        with pytest.raises(ResultNotKept, match="it was erased"):
+            client.post("https://clinic.example/patients", json={"name": "Ann Personal"}, headers=headers)
+    assert len(sent) == 1
+    assert "semel-subject" not in sent[0].headers
+
+
+def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path, call: Run) -> None:
+    done = call("erase", "--journal", "missing.db", "--subject", "patient-7", "--reason", "request 17", "--yes")
+    assert done.returncode == 3
+    assert not (tmp_path / "missing.db").exists()

@@ -13,6 +13,7 @@ ENGINE_ROWS: Final = frozenset({
     "test_a_falsy_value_is_replayed_as_itself",
     "test_a_record_is_replayed_whichever_way_its_fingerprint_was_made",
     "test_another_request_is_refused_whichever_way_the_fingerprint_was_made",
+    "test_erasing_a_person_needs_a_subject_and_a_reason",
 })  # fmt: skip
 """Scenarios whose rows only the engine tells apart: a store is given bytes and digests, or is not asked at all.
 
@@ -32,6 +33,14 @@ WITHOUT_CALLS: Final = frozenset({
 """Topics that send operations to a store, without any engine."""
 
 BY_THE_STORE: Final = frozenset(
-    {"RecordsContract", "SearchContract", "CountsContract", "SweepContract", "ErasingContract", "LostReplyContract"}
+    {
+        "RecordsContract",
+        "SearchContract",
+        "CountsContract",
+        "SweepContract",
+        "ErasingContract",
+        "SubjectErasureContract",
+        "LostReplyContract",
+    }
 )
 """Topics that call an engine, and in which each store does most of the work in its own way."""

@@ -12,9 +12,7 @@ from semel.core import codec
 from semel.core.batch.operations import (
     BatchFound,
     ChangeBatch,
-    EraseItems,
     FindPages,
-    FindSubject,
     ItemEnd,
     ListBatches,
     ReadBatch,
@@ -23,16 +21,17 @@ from semel.core.batch.operations import (
     ReopenItems,
     SettleItems,
 )
-from semel.core.batch.values import BatchPage, ItemPlace, ItemStatus, State, StoredBatch, StoredItem, item_key
+from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_key
+from semel.core.erasure.port import ErasureTally, SubjectErasure
+from semel.core.erasure.stored import ITEMS, ErasableItems
 from semel.core.flow import Flow, ask
-from semel.core.operations import Erase, Erased, Reopen, Reopened, Resolve, Resolved
+from semel.core.operations import Reopen, Reopened, Resolve, Resolved
 from semel.core.record import Note, Status, StoredRecord
 from semel.errors import RecordNotFound, ResultNotKept, UsageError
 
 PAGE_OF_RESULTS: Final = 500
 PAGE_OF_BATCHES: Final = 100
 _PAGES: Final = 100
-_ERASED: Final = 200
 Retried = Literal["failed", "in_doubt"]
 
 
@@ -192,27 +191,6 @@ def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, St
 
 def erase_subject(scope: str, subject: str, reason: str) -> Flow[ErasureReport]:
     """Erase what items about a subject, and their records, have of it."""
-    erased = refused = 0
-    after = (0, -1)
-    note = Note("Erased", reason[:1000]).text()
-    while True:
-        places = (yield from ask(FindSubject(scope, subject, after, _ERASED))).places
-        for place in places:
-            if (yield from _erase(scope, place, note)):
-                erased += 1
-            else:
-                refused += 1
-        if len(places) < _ERASED:
-            return ErasureReport(erased, refused)
-        after = (places[-1].number, places[-1].position)
-
-
-def _erase(scope: str, place: ItemPlace, note: str) -> Flow[bool]:
-    """The record first: while its item says whom it is about, both can be found again."""
-    if place.status in (ItemStatus.PENDING, ItemStatus.IN_DOUBT):
-        return False
-    key = item_key(scope, place.operation, place.batch, place.id)
-    answer = yield from ask(Erase(key.digest, note, key.operation, invalidates=False))
-    if not isinstance(answer, Erased) and answer.record is not None:
-        return False
-    return bool((yield from ask(EraseItems(place.number, (place.position,)))).count)
+    tally = ErasureTally()
+    yield from ErasableItems().erase_subject(SubjectErasure(subject=subject, scope=scope, reason=reason), tally)
+    return ErasureReport(tally.erased(ITEMS), tally.refused(ITEMS))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semel.client.httpx import AsyncClient, AsyncOnceTransport, Client, OnceTransport
-    from semel.client.models import INTENT
+    from semel.client.models import INTENT, SUBJECT
     from semel.client.pending import Pending, Resumed
 
 _HOMES = {
     "INTENT": "semel.client.models",
+    "SUBJECT": "semel.client.models",
     "AsyncClient": "semel.client.httpx",
     "AsyncOnceTransport": "semel.client.httpx",
     "Client": "semel.client.httpx",
@@ -24,7 +25,7 @@ _HOMES = {
     "Resumed": "semel.client.pending",
 }
 
-__all__ = ["INTENT", "AsyncClient", "AsyncOnceTransport", "Client", "OnceTransport", "Pending", "Resumed"]
+__all__ = ["INTENT", "SUBJECT", "AsyncClient", "AsyncOnceTransport", "Client", "OnceTransport", "Pending", "Resumed"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Final, Unpack
 
 from semel.api import Place
 from semel.client.executor import KEYS, AsyncExecutor, Executor, Now
-from semel.client.models import INTENT, Outgoing, Reply, Send, TransportFailed, outgoing
+from semel.client.models import Outgoing, Reply, Send, TransportFailed, drop_own, outgoing
 from semel.client.pending import Pending, Resumed, forgotten, resumed, unfinished
 from semel.client.settings import Given, Settings, split
 from semel.errors import UsageError
@@ -62,7 +62,7 @@ class AsyncOnceTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
         if not self.executor.journal.settings.keyed(request.method):
-            request.headers.pop(INTENT, None)
+            drop_own(request.headers)
             return await self._below.handle_async_request(request)
         body = await request.aread()
         asked = _outgoing(request, body, self.executor.journal.settings)
@@ -183,7 +183,7 @@ def _request(send: Send) -> httpx.Request:
     """The request as it goes over the wire: everything that the caller gave it, and the key."""
     original: httpx.Request = send.outgoing.original
     headers = original.headers.copy()
-    headers.pop(INTENT, None)
+    drop_own(headers)
     headers[send.outgoing.key_header] = send.key
     body = httpx.ByteStream(send.outgoing.body)
     return httpx.Request(original.method, original.url, headers=headers, stream=body, extensions=original.extensions)
@@ -244,7 +244,7 @@ class OnceTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; with a key, if it is unsafe."""
         if not self.executor.journal.settings.keyed(request.method):
-            request.headers.pop(INTENT, None)
+            drop_own(request.headers)
             return self._below.handle_request(request)
         body = request.read()
         asked = _outgoing(request, body, self.executor.journal.settings)

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from semel.client.models import (
     INTENT,
+    SUBJECT,
     Carry,
     Ended,
     Keep,
@@ -28,7 +29,7 @@ from semel.client.models import (
     Sweep,
     only,
 )
-from semel.client.pending import NUMBER, OPERATION, Pending, number_of, taken_up
+from semel.client.pending import NUMBER, OPERATION, PLACE, Pending, number_of, taken_up
 from semel.client.retention import RetentionCache, is_old
 from semel.client.retry import Budget, Sender
 from semel.client.settings import Settings
@@ -136,12 +137,15 @@ class Journal:
 
     def _named(self, outgoing: Outgoing, intent: str) -> Flow[Reply]:
         """A request by its intent: with the first of its keys that was not refused."""
+        least = 0
         while True:
-            number = yield from self._number(outgoing, intent)
+            number = max(least, (yield from self._number(outgoing, intent)))
             try:
                 return (yield from self._carry(outgoing, intent, number, named=True))
             except FailedBefore:
-                continue  # refused to somebody else in this moment; we ask for ourselves, with the next key
+                # Refused to somebody else in this moment, or refused before and erased since, so that no search finds
+                # it: we ask for ourselves, with the next key.
+                least = number + 1
 
     def _number(self, outgoing: Outgoing, intent: str) -> Flow[int]:
         """Which key of an intent to ask with.
@@ -169,11 +173,10 @@ class Journal:
     def _carry(self, outgoing: Outgoing, intent: str, number: int, *, named: bool, again: bool = False) -> Flow[Reply]:
         key = self._key(outgoing, intent, number)
         live: list[Reply] = []
-        about = {
-            "subject": outgoing.place[:_LONGEST_SUBJECT],
-            "business_key": intent,
-            "tags": {NUMBER: str(number)},
-        }
+        place, tags = outgoing.place[:_LONGEST_SUBJECT], {NUMBER: str(number)}
+        if outgoing.subject is not None:
+            tags[PLACE] = place
+        about = {"subject": outgoing.subject or place, "business_key": intent, "tags": tags}
         try:
             result: Result[Reply] = yield Carry(
                 key,
@@ -246,7 +249,8 @@ class Journal:
         return Key.of(value, operation=OPERATION, scope=self.settings.name)
 
     def _check(self, outgoing: Outgoing) -> None:
-        for name, given in ((INTENT, outgoing.intent), (outgoing.key_header, outgoing.given_key)):
+        named = ((INTENT, outgoing.intent), (SUBJECT, outgoing.subject), (outgoing.key_header, outgoing.given_key))
+        for name, given in named:
             if given is not None and not (0 < len(given) <= _LONGEST_INTENT and given.isprintable()):
                 message = f"{name} takes 1 to {_LONGEST_INTENT} printable characters; nothing was sent."
                 raise UsageError(message)

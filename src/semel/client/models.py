@@ -5,7 +5,7 @@ A stored request never holds credentials: headers are stored by allow-list, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -22,6 +22,12 @@ Headers = tuple[tuple[str, str], ...]
 
 INTENT: Final = "Semel-Intent"
 """The header that names what a request is about. It is taken out before the request is sent."""
+
+SUBJECT: Final = "Semel-Subject"
+"""The header that names whose data is in a request, for `semel erase --journal`. It is taken out, too."""
+
+OWN_HEADERS: Final = (INTENT, SUBJECT)
+"""What is said to this client alone, and never sent."""
 
 KEPT: Final = frozenset({"accept", "accept-language", "content-encoding", "content-language", "content-type", "prefer"})
 """Which headers are kept with a request, so that it can be sent again by another process."""
@@ -68,6 +74,7 @@ class Outgoing:
     intent: str | None
     given_key: str | None
     key_header: str
+    subject: str | None = None
 
     @property
     def fingerprint(self) -> tuple[str, str, str, str]:
@@ -100,21 +107,28 @@ def outgoing(
     body: bytes,
     header: str | Callable[[str, str], str],
 ) -> Outgoing:
-    """A request of any library; what it says of its intent is not among the headers."""
+    """A request of any library; what it says to this client alone is not among the headers."""
     plain = _without_user(url)
     name = header if isinstance(header, str) else header(method, plain)
     rest = tuple(headers)
-    intent = only(rest, INTENT)
+    own = tuple(known.lower() for known in OWN_HEADERS)
     return Outgoing(
         original=original,
         method=method.upper(),
         url=plain,
-        headers=tuple((known, value) for known, value in rest if known.lower() != INTENT.lower()),
+        headers=tuple((known, value) for known, value in rest if known.lower() not in own),
         body=body,
-        intent=intent,
+        intent=only(rest, INTENT),
         given_key=only(rest, name),
         key_header=name,
+        subject=only(rest, SUBJECT),
     )
+
+
+def drop_own(headers: MutableMapping[str, Any]) -> None:
+    """Take out what is said to this client alone."""
+    for name in OWN_HEADERS:
+        headers.pop(name, None)
 
 
 def only(headers: Headers, name: str) -> str | None:

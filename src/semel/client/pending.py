@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
-from semel.client.models import INTENT, Cancel, Headers, Look, Resend, Scan, StoredRequest, Sweep
+from semel.client.models import INTENT, SUBJECT, Cancel, Headers, Look, Resend, Scan, StoredRequest, Sweep
 from semel.core import codec
 from semel.core.flow import Flow
 from semel.core.key import Key
@@ -25,6 +25,8 @@ T = TypeVar("T")
 OPERATION: Final = "semel.client"
 STEP: Final = "request"
 NUMBER: Final = "number"
+PLACE: Final = "place"
+"""The tag that says where a request goes, where its record is about somebody."""
 _UNFINISHED: Final = (Status.RUNNING, Status.IN_DOUBT)
 _SAVED: Final = codec.shape_of(StoredRequest)
 
@@ -39,11 +41,14 @@ class Pending:
     key: Key
     request: StoredRequest | None
     number: int = 0
+    subject: str | None = None
 
     @property
     def headers(self) -> Headers:
-        """The headers to send it with again: those that were kept, and the one that leads back to its key."""
-        return (*(self.request.headers if self.request is not None else ()), (INTENT, self.intent))
+        """The headers to send it with again: those that were kept, and those that lead back to its key and subject."""
+        kept = self.request.headers if self.request is not None else ()
+        about = ((SUBJECT, self.subject),) if self.subject is not None else ()
+        return (*kept, (INTENT, self.intent), *about)
 
 
 taken_up: ContextVar[Pending | None] = ContextVar("semel_taken_up", default=None)
@@ -118,14 +123,15 @@ def _pending(record: Record) -> Pending | None:
     if saved is None:
         return None
     about = record.about
-    has_request = saved.body is not None
+    has_request, place = saved.body is not None, about.tags.get(PLACE)
     return Pending(
         about.business_key or "",
-        about.subject or "",
+        place or about.subject or "",
         record.created_at,
         record.key,
         saved if has_request else None,
         number_of(record),
+        None if place is None else about.subject,
     )
 
 

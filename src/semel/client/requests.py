@@ -6,7 +6,6 @@ The response of an unsafe request is read whole before it is returned: one that 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from http.client import HTTPMessage, IncompleteRead
 from http.client import HTTPResponse as HTTPAnswer
 from io import BytesIO
@@ -14,7 +13,7 @@ from typing import Any, Final, Unpack
 
 from semel.api import Place
 from semel.client.executor import KEYS, Executor, Now
-from semel.client.models import INTENT, Reply, Send, TransportFailed, outgoing
+from semel.client.models import Reply, Send, TransportFailed, drop_own, outgoing
 from semel.client.pending import Pending, Resumed, forgotten, resumed, unfinished
 from semel.client.settings import Given
 from semel.errors import UsageError
@@ -118,7 +117,7 @@ class OnceAdapter(HTTPAdapter):
         """Send a request; with a key, if it is unsafe."""
         journal = self.executor.journal
         if not journal.settings.keyed(request.method or ""):
-            request.headers.pop(INTENT, None)
+            drop_own(request.headers)
             return super().send(request, **settings)
         asked = outgoing(
             (request, settings),
@@ -151,8 +150,7 @@ class OnceAdapter(HTTPAdapter):
     def _send(self, send: Send) -> Reply:
         request, settings = send.outgoing.original
         copy = request.copy()
-        with suppress(KeyError):
-            del copy.headers[INTENT]
+        drop_own(copy.headers)
         copy.headers[send.outgoing.key_header] = send.key
         try:
             response = super().send(copy, **{**settings, "stream": True})

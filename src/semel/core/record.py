@@ -390,6 +390,8 @@ def store_instant(moment: datetime) -> int:
 
 VERSION = 1
 COMPRESS_FROM = 4096
+MOST_UNPACKED = 256 * 1024 * 1024
+"""A larger value is never compressed, and none that would become larger is unpacked."""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -417,7 +419,7 @@ _TOMBSTONE_START = b"\x95" + _ENCODER.encode(VERSION) + _ENCODER.encode(TOMBSTON
 def pack_outcome(codec: str, body: bytes) -> bytes:
     """Put an encoded value in an envelope, compressed where that makes it smaller."""
     if len(body) >= COMPRESS_FROM:
-        smaller = zlib.compress(body, 1)
+        smaller = zlib.compress(body, 1) if len(body) <= MOST_UNPACKED else body
         if len(smaller) < len(body):
             return _ENCODER.encode(Envelope(VERSION, codec, "zlib", "", smaller))
     return _ENCODER.encode(Envelope(VERSION, codec, "", "", body))
@@ -464,10 +466,17 @@ def unpack_outcome(stored: bytes) -> tuple[str, bytes] | NotKept:
 
 
 def _decompress(body: bytes) -> bytes:
+    """What was compressed, if it is no more than ever is: a row that somebody else wrote must not use up all memory."""
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompress(body)
+        found = unpacking.decompress(body, MOST_UNPACKED + 1)
     except zlib.error as problem:
         raise unreadable_error("its compressed body is damaged") from problem
+    if len(found) > MOST_UNPACKED:
+        raise unreadable_error(f"its body is larger than {MOST_UNPACKED} bytes once it is unpacked")
+    if not unpacking.eof:
+        raise unreadable_error("its compressed body is damaged")
+    return found
 
 
 def unreadable_error(why: str) -> RecordUnreadable:

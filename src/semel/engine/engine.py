@@ -17,6 +17,8 @@ from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar, g
 
 from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
+from semel.core.erasure.port import Erasable
+from semel.core.erasure.stored import erasables_of
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
 from semel.core.observer import Logging, Observer, Signal, is_heard, notify
@@ -142,6 +144,7 @@ class EngineBase:
         self.retry_budget = RetryBudget(self.jitter, self.limits.retry_budget)
         self._left: list[Guard] = []
         self.known: dict[str, RegisteredOperation] = {}
+        self.erasables: list[Erasable] = erasables_of(store)
         self.secrets = Secrets(fingerprint_secret)
         self.fingerprints = Fingerprints(self.secrets)
         self.shapes = ShapeCache()
@@ -518,7 +521,7 @@ def query_of(filters: RecordFilter) -> Query:
         raise UsageError(message)
     return Query(
         status=status,
-        scope=_scope_text(filters.get("scope")),
+        scope=scope_text(filters.get("scope")),
         before_us=None if before is None else store_instant(before),
         after_us=None if after is None else store_instant(after),
         tag=_tag(filters.get("tag")),
@@ -553,7 +556,8 @@ def _tag(given: object) -> tuple[str, str] | None:
     raise UsageError(message)
 
 
-def _scope_text(scope: Any) -> str | None:
+def scope_text(scope: Any) -> str | None:
+    """A scope as keys have it; None where none is given."""
     if scope is None:
         return None
     return "" if scope is SHARED else Key.of("any", operation="any", scope=scope).scope

@@ -83,9 +83,12 @@ class NotKept:
 def storable_response(
     status: int, headers: Iterable[tuple[str, str]], body: bytes, allowed: frozenset[str]
 ) -> Response:
-    """What is stored of a response."""
-    pairs = [(name, value) for name, value in headers if name.lower() in allowed and not _BROKEN.search(value)]
-    return Response(status, tuple(pairs), body)
+    """What is stored of a response: never what it says itself to belong to one connection."""
+    pairs = tuple((name, value) for name, value in headers if not _BROKEN.search(value))
+    for name, value in pairs:
+        if name.lower() == "connection":
+            allowed -= {listed.strip().lower() for listed in value.split(",")}
+    return Response(status, tuple(pair for pair in pairs if pair[0].lower() in allowed), body)
 
 
 _BODYLESS: Final = frozenset({204, 304})

@@ -245,16 +245,19 @@ class ForgetItems(msgspec.Struct, Asks["ItemsForgotten"], frozen=True):
 
 
 class FindSubject(msgspec.Struct, Asks["PlacesFound"], frozen=True):
-    """At most `limit` items about a subject in a scope, after a batch and a position."""
+    """At most `limit` items about a subject, in a scope or (None) in any, after a batch and a position."""
 
-    scope: str
+    scope: str | None
     subject: str
     after: tuple[int, int]
     limit: int
 
 
 class EraseItems(msgspec.Struct, Asks["ItemsErased"], frozen=True):
-    """Take data, outcome and what they are about out of items that are done."""
+    """Take data, outcome and what they are about out of items that are done, or that no run reaches any more.
+
+    Those are the pending ones of a batch that was cancelled, or has failed.
+    """
 
     number: int
     positions: tuple[int, ...]

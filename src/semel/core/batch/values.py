@@ -28,6 +28,8 @@ KEPT_US: Final = 100 * 365 * 86_400_000_000
 State = Literal["loading", "pending", "running", "paused", "completed", "cancelled", "failed", "expired"]
 """`expired`: nobody sees it any more, and what is left of it is being deleted."""
 ENDED: Final[tuple[State, ...]] = ("completed", "cancelled", "failed")
+STOPPED: Final[tuple[State, ...]] = ("cancelled", "failed")
+"""What is pending in such a batch never runs."""
 
 
 class ItemStatus(IntEnum):
@@ -120,14 +122,21 @@ class StoredItem(msgspec.Struct, frozen=True):
 
 
 class ItemPlace(msgspec.Struct, frozen=True):
-    """Where an item is: in which batch, of which operation, at which position."""
+    """Where an item is: in which batch, of which scope, state and operation, at which position."""
 
     number: int
+    scope: str
     batch: str
     operation: str
+    state: State
     position: int
     id: str
     status: int
+
+    @property
+    def may_run(self) -> bool:
+        """Whether the item has yet to run, and somebody may run it."""
+        return self.status == ItemStatus.PENDING and self.state not in STOPPED
 
 
 class BatchCounts(msgspec.Struct, frozen=True):

@@ -210,6 +210,10 @@ class EraseEvents(msgspec.Struct, Asks["EventsErased"], frozen=True, kw_only=Tru
 
     At most `limit` events above the position `after` are looked at; the caller goes on where the answer says. What is
     parked is deleted with the last of them.
+
+    Attributes:
+        published_only: leave alone, and count, what is not published yet: events that wait, and those that are parked.
+        dry_run: delete nothing, and count what would be deleted.
     """
 
     scope: str | None
@@ -217,6 +221,8 @@ class EraseEvents(msgspec.Struct, Asks["EventsErased"], frozen=True, kw_only=Tru
     stream: str | None = None
     after: int = 0
     limit: int
+    published_only: bool = False
+    dry_run: bool = False
 
     def concerns(self, event: OutboxEvent) -> bool:
         """Whether an event is to be deleted."""
@@ -314,11 +320,14 @@ class EventsPurged(msgspec.Struct, frozen=True):
 class EventsErased(msgspec.Struct, frozen=True):
     """How many rows were deleted, and after which position to go on; None: all have been looked at.
 
-    An event that is parked may have two, one of them in the outbox.
+    An event that is parked may have two, one of them in the outbox. `waiting` and `parked` are those that were left
+    alone because they are not published.
     """
 
     count: int
     after: int | None
+    waiting: int = 0
+    parked: int = 0
 
 
 class PartProgress(msgspec.Struct, frozen=True):

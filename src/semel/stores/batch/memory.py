@@ -52,6 +52,7 @@ from semel.core.batch.operations import (
 )
 from semel.core.batch.values import (
     ENDED,
+    STOPPED,
     BatchCounts,
     BatchPage,
     ItemPlace,
@@ -312,10 +313,19 @@ class MemoryBatches:
 
     def _about(self, operation: FindSubject) -> PlacesFound:
         found = [
-            ItemPlace(number, known.batch.id, known.batch.operation, position, item.id, item.status)
+            ItemPlace(
+                number,
+                known.batch.scope,
+                known.batch.id,
+                known.batch.operation,
+                known.batch.state,
+                position,
+                item.id,
+                item.status,
+            )
             for number, known in self._batches.items()
             for position, subject in known.subjects.items()
-            if known.batch.scope == operation.scope and subject == operation.subject
+            if operation.scope in (None, known.batch.scope) and subject == operation.subject
             for item in [known.items[position]]
             if (number, position) > operation.after
         ]
@@ -400,7 +410,9 @@ class MemoryBatches:
             item = None if known is None else known.items.get(position)
             if known is None or item is None or item.is_erased:
                 continue
-            if item.status in (ItemStatus.PENDING, ItemStatus.IN_DOUBT):
+            if item.status == ItemStatus.IN_DOUBT:
+                continue
+            if item.status == ItemStatus.PENDING and known.batch.state not in STOPPED:
                 continue
             known.items[position] = replace(item, data=ERASED_DATA, about=None, outcome=None, is_erased=True)
             known.subjects.pop(position, None)

@@ -340,15 +340,25 @@ class MemoryOutbox:
     def _erase(self, operation: EraseEvents) -> EventsErased:
         looked_at = [stored for position, (stored, _) in self._events.items() if position > operation.after]
         page = looked_at[: operation.limit]
-        gone = [stored.position for stored in page if operation.concerns(stored.event)]
-        for position in gone:
+        concerned = [stored for stored in page if operation.concerns(stored.event)]
+        waiting = [stored for stored in concerned if operation.published_only and self._waits(stored)]
+        kept = {stored.position for stored in waiting}
+        if operation.published_only:
+            kept |= self._parked.keys()
+        gone = [stored.position for stored in concerned if stored.position not in kept]
+        for position in () if operation.dry_run else gone:
             del self._events[position]
         if len(page) == operation.limit:
-            return EventsErased(len(gone), page[-1].position)
+            return EventsErased(len(gone), page[-1].position, len(waiting))
         parked = [position for position, one in self._parked.items() if operation.concerns(one.stored.event)]
-        for position in parked:
+        if operation.published_only:
+            return EventsErased(len(gone), None, len(waiting), len(parked))
+        for position in () if operation.dry_run else parked:
             del self._parked[position]
         return EventsErased(len(gone) + len(parked), None)
+
+    def _waits(self, stored: StoredEvent) -> bool:
+        return any(one.position == stored.position for one, _ in self._waiting(stored.event.stream))
 
     def _park(self, parked: Iterable[ParkedEvent], now: int) -> None:
         for one in parked:

@@ -139,18 +139,26 @@ class MysqlOutbox:
         return EventsPurged(0, 0, parked)
 
     def erase(self, operation: EraseEvents) -> Asking[EventsErased]:
-        """Delete what is of a scope or a subject, and at the end what is parked of it."""
+        """Delete what is of a scope or a subject, and at the end what is parked of it.
+
+        What is in the tables is not published: with `published_only` there is nothing to delete.
+        """
         asked = (operation.scope, operation.stream, operation.subject)
         doubled = tuple(value for one in asked for value in (one, one))
         found = yield Command(self._sql["concerned_events"], (*doubled, operation.after, operation.limit))
-        count, positions = 0, [position for position, is_concerned in found if is_concerned]
-        if positions:
+        positions = [position for position, is_concerned in found if is_concerned]
+        count, is_deleted = len(positions), not (operation.dry_run or operation.published_only)
+        if positions and is_deleted:
             text = self._sql["erase"].replace("{positions}", ", ".join("?" * len(positions)))
             ((count,),) = yield self._counting(Command(text, tuple(positions)))
-        if len(found) == operation.limit:
-            return EventsErased(count, found[-1][0])
-        ((parked,),) = yield self._counting(Command(self._sql["erase_parked"], doubled))
-        return EventsErased(count + parked, None)
+        parked, after = 0, found[-1][0] if len(found) == operation.limit else None
+        if after is None and is_deleted:
+            ((parked,),) = yield self._counting(Command(self._sql["erase_parked"], doubled))
+        elif after is None:
+            ((parked,),) = yield Command(self._sql["concerned_parked"], doubled)
+        if operation.published_only:
+            return EventsErased(0, after, count, parked)
+        return EventsErased(count + parked, after)
 
     def _counting(self, command: Command) -> Command:
         """The statement, and how many rows it has changed."""

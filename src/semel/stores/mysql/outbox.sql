@@ -50,6 +50,9 @@ SELECT e.position, COALESCE({concerned}, FALSE) FROM {outbox_table} AS e WHERE e
 -- name: erase
 DELETE FROM {outbox_table} WHERE position IN ({positions});
 
+-- name: concerned_parked
+SELECT COUNT(*) FROM {parked_table} AS e WHERE {concerned};
+
 -- name: erase_parked
 DELETE e FROM {parked_table} AS e WHERE {concerned};
 

@@ -62,6 +62,8 @@ _WORTH_A_SAVE: Final = 1000
 _KEPT_CURSORS: Final = 10
 _NEWEST: Final = 10_000
 """Among so many of the newest events streams are looked for that no relay has read yet."""
+_Window = tuple[str, int, str | None, int]
+"""How far a shard has come: what the last complete window saw, its floor, what the one under way sees, and how far."""
 
 
 class PostgresOutbox:
@@ -193,11 +195,38 @@ class PostgresOutbox:
     def erase(self, operation: EraseEvents) -> Asking[EventsErased]:
         """Delete what is of a scope or a subject, and at the end what is parked of it."""
         asked = (operation.scope, operation.stream, operation.subject)
+        if operation.published_only or operation.dry_run:
+            return (yield from self._erase_some(operation, asked))
         ((count, found, last),) = yield Command(self._sql["erase"], (*asked, operation.after, operation.limit))
         if found == operation.limit:
             return EventsErased(count, last)
         ((parked,),) = yield Command(self._sql["erase_parked"], asked)
         return EventsErased(count + parked, None)
+
+    def _erase_some(self, operation: EraseEvents, asked: Values) -> Asking[EventsErased]:
+        """The same for what is published, or for nothing at all: what is concerned is looked at before."""
+        ((cluster, newest),) = yield Command(self._sql["cluster"])
+        known = yield Command(self._sql["progress"], (operation.stream, 0, operation.stream))
+        # Snapshots of another cluster, as after a dump was restored, tell nothing: until a relay has made them anew,
+        # everything counts as waiting.
+        own = [row for row in known if row[5] is not None and row[9] == cluster and _xmax(row[5]) <= newest]
+        shards = {stream: _reached(stream, own) for stream in {row[1] for row in own}}
+        found = yield Command(self._sql["concerned_events"], (*asked, operation.after, operation.limit))
+        gone, waiting = [], 0
+        for position, stream, shard, xid, is_concerned, is_parked in found:
+            if is_concerned:
+                waits = stream not in shards or not _is_published(position, xid, shards[stream][shard])
+                waiting += waits
+                if not (operation.published_only and (waits or is_parked)):
+                    gone.append(position)
+        if gone and not operation.dry_run:
+            yield Command(self._sql["erase_positions"], (gone,))
+        after, parked = found[-1][0] if len(found) == operation.limit else None, 0
+        if after is None:
+            ((parked,),) = yield Command(self._sql["concerned_parked"], asked)
+        if operation.published_only:
+            return EventsErased(len(gone), after, waiting, parked)
+        return EventsErased(len(gone) + parked, after)
 
     def held(self, part: StreamPart) -> Command:
         """The keys of what is parked."""
@@ -248,16 +277,31 @@ class PostgresOutbox:
 
 def _waiting_values(stream: str, known: Sequence[Row], most: int) -> Values:
     """How far each shard of a stream has come, as arrays."""
-    reached = [
+    seen, floors, until, at = zip(*_reached(stream, known), strict=True)
+    return (list(seen), list(until), list(at), min(floors), stream, most)
+
+
+def _reached(stream: str, known: Sequence[Row]) -> list[_Window]:
+    """How far each shard of a stream has come."""
+    reached: list[tuple[StreamPart, _Window]] = [
         (StreamPart(row[1], row[2], row[3]), (row[5], row[6], row[7], row[8]))
         for row in known
         if row[1] == stream and row[2] is not None
     ]
-    shards = [
-        end or (_NOTHING_SEEN, 0, None, 0) for end in furthest_by_shard(reached, lambda end: _window_progress(*end))
-    ]
-    seen, floors, until, at = zip(*shards, strict=True)
-    return (list(seen), list(until), list(at), min(floors), stream, most)
+    found = furthest_by_shard(reached, lambda end: _window_progress(*end))
+    return [end or (_NOTHING_SEEN, 0, None, 0) for end in found]
+
+
+def _is_published(position: int, xid: int, window: _Window) -> bool:
+    """Whether a shard has come past an event: what `unpublished` of the statements says, of one event."""
+    seen, _floor, until, at = window
+    return _is_seen(xid, seen) or (until is not None and position <= at and _is_seen(xid, until))
+
+
+def _is_seen(xid: int, snapshot: str) -> bool:
+    """Whether a transaction had ended in a snapshot, as `pg_visible_in_snapshot` tells it."""
+    lowest, highest, running = snapshot.split(":")
+    return xid < int(lowest) or (xid < int(highest) and str(xid) not in running.split(","))
 
 
 def _window_progress(seen: str, _floor: int, until: str | None, at: int) -> tuple[tuple[int, int, int], bool, int]:

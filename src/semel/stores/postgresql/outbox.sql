@@ -138,6 +138,23 @@ WITH page AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM gone), count(*), max(position) FROM page;
 
+-- Read after the cursors: whatever they are past was published or parked by then, in the same write.
+-- name: concerned_events
+SELECT e.position, e.stream, e.shard::integer, e.xid::text::bigint, {concerned}, EXISTS (
+    SELECT 1 FROM {parked_table} AS p WHERE p.stream = e.stream AND p.position = e.position
+)
+FROM {outbox_table} AS e WHERE e.position > ?::bigint ORDER BY e.position LIMIT ?::bigint;
+
+-- Which numbers of transactions snapshots are worth anything for: those of this cluster, up to the newest.
+-- name: cluster
+SELECT (SELECT system_identifier FROM pg_control_system()), pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+
+-- name: erase_positions
+DELETE FROM {outbox_table} AS o WHERE o.position = ANY(?::bigint[]);
+
+-- name: concerned_parked
+SELECT count(*) FROM {parked_table} AS e WHERE {concerned};
+
 -- name: erase_parked
 WITH gone AS (DELETE FROM {parked_table} AS e WHERE {concerned} RETURNING 1) SELECT count(*) FROM gone;
 
@@ -180,14 +197,14 @@ SELECT count(*) FROM changed;
 
 -- The instant; where each part stands, the newest row of each; and one row for each stream of the newest events.
 -- name: progress
-SELECT {clock}, NULL::text, NULL::integer, NULL::integer, NULL::bigint, NULL, NULL::bigint, NULL, NULL::bigint
+SELECT {clock}, NULL::text, NULL::integer, NULL::integer, NULL::bigint, NULL, NULL::bigint, NULL, NULL::bigint, NULL::bigint
 UNION ALL
-SELECT {clock}, c.stream, c.part, c.parts, c.saved_us, c.seen::text, c.floor, c.until::text, c.at FROM (
+SELECT {clock}, c.stream, c.part, c.parts, c.saved_us, c.seen::text, c.floor, c.until::text, c.at, c.cluster FROM (
     SELECT DISTINCT ON (x.stream, x.parts, x.part) x.* FROM {cursor_table} AS x
     WHERE x.stream = coalesce(?::text, x.stream) ORDER BY x.stream, x.parts, x.part, x.number DESC
 ) AS c
 UNION ALL
-SELECT {clock}, s.stream, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM (
+SELECT {clock}, s.stream, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM (
     SELECT DISTINCT n.stream FROM (
         SELECT e.stream FROM {outbox_table} AS e ORDER BY e.position DESC LIMIT ?::bigint
     ) AS n

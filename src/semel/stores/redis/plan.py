@@ -694,18 +694,18 @@ def _letter_answer(_operation: PutLetter | TouchLetter, reply: Reply) -> Answer:
     return LetterFound(None if reply is None else letter_of(reply))
 
 
-def _find_letters(context: RedisContext, consumer: str, record: bytes | None, id_: bytes | None) -> Keys:
-    """Where letters of a consumer are: all, those of a record, or one by its id."""
-    if record is not None:
+def _find_letters(context: RedisContext, consumer: str | None, record: bytes | None, id_: bytes | None) -> Keys:
+    """Where letters of a consumer, or of all of them, are: all, those of a record, or one by its id."""
+    if consumer is not None and record is not None:
         return [_letters_of(context, consumer, record)]
-    if id_ is not None:
+    if consumer is not None and id_ is not None:
         place = _letters_of(context, consumer, id_)
         (reply,) = yield [Look(place, (id_.hex(),))]
         if isinstance(reply, Exception):
             raise reply
         if reply[0] is not None:
             return [place]
-    operation = operation_of(consumer) if context.pattern.names_operation else None
+    operation = None if consumer is None or not context.pattern.names_operation else operation_of(consumer)
     return (yield from scan_keys(context.pattern.match_letters(operation)))
 
 

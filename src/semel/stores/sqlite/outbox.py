@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from semel.core.events.outbox import (
@@ -146,14 +147,36 @@ class SqliteOutbox:
         asked = {"scope": operation.scope, "of_stream": operation.stream, "subject": operation.subject}
         page = {"after": operation.after, "limit": operation.limit}
         ((found, last),) = yield SqliteCommand(_SQL["page"], kind=Kind.SCAN, named=page)
-        count = 0
+        named, after = {**asked, "after": operation.after, "last": last}, last if found == operation.limit else None
+        if operation.published_only or operation.dry_run:
+            return (yield from self._erase_some(operation, named, after))
+        count, parked = 0, 0
         if found:
-            named = {**asked, "after": operation.after, "last": last}
             ((count,),) = yield SqliteCommand(_SQL["erase"], named=named, to_rows=_changes)
-        if found == operation.limit:
-            return EventsErased(count, last)
-        ((parked,),) = yield SqliteCommand(_SQL["erase_parked"], named=asked, to_rows=_changes)
-        return EventsErased(count + parked, None)
+        if after is None:
+            ((parked,),) = yield SqliteCommand(_SQL["erase_parked"], named=asked, to_rows=_changes)
+        return EventsErased(count + parked, after)
+
+    def _erase_some(self, operation: EraseEvents, named: dict[str, Any], after: int | None) -> Asking[EventsErased]:
+        """The same for what is published, or for nothing at all: what is concerned is looked at before."""
+        known = yield SqliteCommand(_SQL["progress"], kind=Kind.SCAN, named={"stream": operation.stream})
+        ends = {stream: _ends(stream, known) for stream in {row[1] for row in known} - {None}}
+        concerned = yield SqliteCommand(_SQL["concerned_events"], kind=Kind.SCAN, named=named)
+        gone, waiting = [], 0
+        for position, stream, shard, is_parked in concerned:
+            waits = position > ends[stream][shard]
+            waiting += waits
+            if not (operation.published_only and (waits or is_parked)):
+                gone.append(position)
+        if gone and not operation.dry_run:
+            positions = {"positions": msgspec.json.encode(gone).decode()}
+            yield SqliteCommand(_SQL["erase_positions"], named=positions, to_rows=_changes)
+        parked = 0
+        if after is None:
+            ((parked,),) = yield SqliteCommand(_SQL["concerned_parked"], kind=Kind.SCAN, named=named)
+        if operation.published_only:
+            return EventsErased(len(gone), after, waiting, parked)
+        return EventsErased(len(gone) + parked, after)
 
     def held(self, part: StreamPart) -> SqliteCommand:
         """The keys of what is parked."""
@@ -202,9 +225,14 @@ class SqliteOutbox:
 
 def _waiting_values(stream: str, known: Sequence[Row], limit: int) -> dict[str, Any]:
     """Where what waits of a stream begins in each shard."""
-    reached = [(StreamPart(row[1], row[2], row[3]), row[4]) for row in known if row[1] == stream and row[2] is not None]
-    ends = [end or 0 for end in furthest_by_shard(reached, lambda at: at)]
+    ends = _ends(stream, known)
     return {"stream": stream, "floor": min(ends), "ends": "".join(f"{end:020}" for end in ends), "limit": limit}
+
+
+def _ends(stream: str, known: Sequence[Row]) -> list[int]:
+    """The position up to which each shard of a stream is published or parked."""
+    reached = [(StreamPart(row[1], row[2], row[3]), row[4]) for row in known if row[1] == stream and row[2] is not None]
+    return [end or 0 for end in furthest_by_shard(reached, lambda at: at)]
 
 
 def _cursor_values(cursor: Cursor) -> dict[str, Any]:

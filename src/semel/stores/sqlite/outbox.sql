@@ -82,6 +82,17 @@ SELECT count(*), max(position) FROM (
 -- name: erase
 DELETE FROM semel_outbox WHERE position > :after AND position <= :last AND {concerned};
 
+-- Read after the cursors: whatever they are past was published or parked by then, in the same write.
+-- name: concerned_events
+SELECT position, stream, shard, EXISTS (SELECT 1 FROM semel_parked AS p WHERE p.position = semel_outbox.position)
+FROM semel_outbox WHERE position > :after AND position <= :last AND {concerned};
+
+-- name: erase_positions
+DELETE FROM semel_outbox WHERE position IN (SELECT value FROM json_each(:positions));
+
+-- name: concerned_parked
+SELECT count(*) FROM semel_parked WHERE {concerned};
+
 -- name: erase_parked
 DELETE FROM semel_parked WHERE {concerned};
 

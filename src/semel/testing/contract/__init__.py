@@ -83,6 +83,7 @@ from semel.testing.contract.topics.outbox import OutboxContract
 from semel.testing.contract.topics.replays import ReplayContract, TombstoneContract, ValueContract, VersionContract
 from semel.testing.contract.topics.searching import CountsContract, SearchContract, StuckContract
 from semel.testing.contract.topics.steps import DeriveContract, StepContract
+from semel.testing.contract.topics.subjects import SubjectErasureContract
 from semel.testing.contract.topics.waiting import (
     CrowdContract,
     HandlerLimitContract,
@@ -138,6 +139,7 @@ class StoreContract(
     SweepContract,
     SweepingReconcileContract,
     ErasingContract,
+    SubjectErasureContract,
     CachePurgeContract,
     HistoryContract,
     HolderContract,

@@ -428,10 +428,18 @@ def _purge(table: str, operation: PurgeEvents) -> Asking[EventsPurged]:
 
 
 def _erase(table: str, operation: EraseEvents) -> Asking[EventsErased]:
-    """All at once: the whole table is read, first for what waits, then for what is parked."""
+    """All at once: the whole table is read, first for what waits, then for what is parked.
+
+    What is published is deleted by then, so that with `published_only` there is nothing to delete.
+    """
     waiting = yield from _scan_events(table, PLACE, operation)
-    yield from _delete_all(table, [{KEY: item[KEY]} for item in waiting])
+    if not (operation.published_only or operation.dry_run):
+        yield from _delete_all(table, [{KEY: item[KEY]} for item in waiting])
     parked = yield from _scan_events(table, PARKED_AT, operation)
+    if operation.published_only:
+        return EventsErased(0, None, len(waiting), len(parked))
+    if operation.dry_run:
+        return EventsErased(len(waiting) + len(parked), None)
     count = len(waiting)
     for item in parked:
         count += yield from _drop_parked(table, plain(item[STREAM]), plain(item[POSITION]))

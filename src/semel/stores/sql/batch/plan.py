@@ -373,9 +373,15 @@ def _forget(dialect: BatchDialect, operation: ForgetItems) -> Asking[BatchAnswer
 
 
 def _subject(dialect: BatchDialect, operation: FindSubject) -> Asking[BatchAnswer]:
-    number, position = operation.after
-    asked = (storable(operation.subject), storable(operation.scope), number, number, position, operation.limit)
-    return PlacesFound(tuple(ItemPlace(*row) for row in (yield dialect.command("subject", *asked))))
+    """To a collation, texts that differ by spaces at their end only may be equal: those are read, and left out."""
+    subject, scope = storable(operation.subject), storable(operation.scope)
+    (number, position), found = operation.after, list[ItemPlace]()
+    while True:
+        rows = yield dialect.command("subject", subject, scope, number, number, position, operation.limit)
+        found += [ItemPlace(*row[1:]) for row in rows if row[0] == subject and scope in (None, row[2])]
+        if len(rows) < operation.limit or len(found) >= operation.limit:
+            return PlacesFound(tuple(found[: operation.limit]))
+        number, position = rows[-1][1], rows[-1][6]
 
 
 def _erase(dialect: BatchDialect, operation: EraseItems) -> Asking[BatchAnswer]:

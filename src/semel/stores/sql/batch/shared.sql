@@ -133,14 +133,18 @@ DELETE FROM {page_table} WHERE batch = ?;
 DELETE FROM {batch_table} WHERE number = ?;
 
 -- name: subject
-SELECT b.number, b.id, b.operation, i.position, i.id, i.status
+SELECT i.subject, b.number, b.scope, b.id, b.operation, b.state, i.position, i.id, i.status
 FROM {item_table} AS i JOIN {batch_table} AS b ON b.number = i.batch
-WHERE i.subject = ? AND b.scope = ? AND (i.batch > ? OR (i.batch = ? AND i.position > ?))
+WHERE i.subject = ? AND b.scope = COALESCE(?, b.scope) AND (i.batch > ? OR (i.batch = ? AND i.position > ?))
 ORDER BY i.batch, i.position LIMIT ?;
 
+-- What is done, or pending where nothing runs any more: nobody brings a batch back from those states.
+-- part: over
+(status IN (1, 2, 3) OR (status = 0 AND batch IN (SELECT number FROM {batch_table} WHERE state IN ('cancelled', 'failed'))))
+
 -- name: erasable
-SELECT position FROM {item_table} WHERE batch = ? AND position {among} AND NOT is_erased AND status IN (1, 2, 3);
+SELECT position FROM {item_table} WHERE batch = ? AND position {among} AND NOT is_erased AND {over};
 
 -- name: erase
 UPDATE {item_table} SET data = ?, about = NULL, subject = NULL, outcome = NULL, is_erased = {true}
-WHERE batch = ? AND position {among} AND NOT is_erased AND status IN (1, 2, 3);
+WHERE batch = ? AND position {among} AND NOT is_erased AND {over};

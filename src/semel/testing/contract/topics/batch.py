@@ -675,3 +675,25 @@ class BatchContract(Contract, calls=False):
             (b'{"n":2}', b"{}", False),
         ]
         assert [p.id for p in (await _ask(world, FindSubject("", "ann", (0, -1), 9), PlacesFound)).places] == ["i2"]
+
+    async def test_items_about_a_subject_are_found_in_every_scope_and_no_others_are(self, world: World) -> None:
+        for number, (scope, subject) in enumerate((("", "ann"), ("acme", "ann"), ("acme ", "ann"), ("", "ann "))):
+            batch = await _open(world, id=f"b{number}", scope=scope)
+            await _add(world, batch, 0, 1, subject=subject)
+        found: PlacesFound = await _ask(world, FindSubject(None, "ann", (0, -1), 9), PlacesFound)
+        assert [(place.batch, place.scope) for place in found.places] == [("b0", ""), ("b1", "acme"), ("b2", "acme ")]
+        found = await _ask(world, FindSubject("acme", "ann", (0, -1), 1), PlacesFound)
+        assert [(place.batch, place.state) for place in found.places] == [("b1", "loading")]
+
+    async def test_what_is_pending_is_erased_only_where_nothing_runs_any_more(self, world: World) -> None:
+        batch = await _open(world)
+        await _add(world, batch, 0, 2, subject="ann")
+        await _ask(world, FinishLoad(batch.number, _token(1), 2, bytes(32)), BatchFound)
+        await _ask(world, BeginRun(batch.number, 3), BatchFound)
+        await _take_all(world, batch)
+        await _note(world, batch, 0, i1=IN_DOUBT)
+        for state, expected in (("paused", 0), ("cancelled", 1)):
+            await _change(world, batch, state)
+            erased: ItemsErased = await _ask(world, EraseItems(batch.number, (0, 1)), ItemsErased)
+            assert erased.count == expected, f"of a batch that is {state}"
+        assert [item.is_erased for item in await _read_items(world, batch)] == [True, False]

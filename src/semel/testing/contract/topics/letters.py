@@ -212,6 +212,8 @@ class LetterContract(Contract, calls=False):
             ({"scope": "acme"}, "d"),
             ({"reason": "rejected", "type": "asset.moved"}, ""),
             ({"consumer": "nobody"}, ""),
+            ({"consumer": None}, "abcde"),
+            ({"consumer": None, "subject": "asset-2", "scope": "acme"}, "d"),
         ],
     )
     async def test_letters_are_found_by(self, world: World, query: dict[str, str], expected: str) -> None:

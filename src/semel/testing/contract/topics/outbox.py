@@ -186,6 +186,20 @@ async def _erase(world: World, limit: int = 100, **asked: Any) -> int:
     raise AssertionError(f"it erased on and on, from {after}")
 
 
+async def _left(world: World, limit: int = 100, **asked: Any) -> tuple[int, int]:
+    """Erase to the end, page by page; answers how many were left alone because they wait, and because parked."""
+    waiting, parked, after = 0, 0, 0
+    for _ in range(1000):
+        operation = EraseEvents(**{"scope": None, "subject": None, **asked}, after=after, limit=limit)
+        (answer,) = await world.perform(operation)
+        assert isinstance(answer, EventsErased), f"not the answer to EraseEvents: {answer}"
+        waiting, parked = waiting + answer.waiting, parked + answer.parked
+        if answer.after is None:
+            return waiting, parked
+        after = answer.after
+    raise AssertionError(f"it erased on and on, from {after}")
+
+
 async def _hold_key(world: World) -> Cursor:
     """Of the key "a" the first event was refused, and the second one waits behind it."""
     await _add(world, "a1", "a2", ordering_key="a")
@@ -516,6 +530,46 @@ class OutboxContract(Contract, calls=False):
         assert await _parked_ids(world) == ["other"]
         assert await _erase(world, scope="acme") == 0, "nothing of it is left"
         assert (await _publish(world, cursor))[0] == []
+
+    @pytest.mark.parametrize("limit", [1, 100])
+    async def test_events_that_are_not_published_are_left_alone_where_that_is_asked_for(
+        self, world: World, limit: int
+    ) -> None:
+        await _add(world, "done", "bad", scope="acme")
+        await _add(world, "other", scope="zenith")
+        _, cursor = await _publish(world, (await _open(world, 1)).cursor, refused=["bad"])
+        await _add(world, "waits", scope="acme")
+        await _add(world, "never read", scope="acme", stream="other")
+        for _ in range(2):
+            left = await _left(world, limit, scope="acme", published_only=True)
+            assert left == (2, 1), "what waits, and what is parked"
+        assert (await _publish(world, cursor))[0] == ["waits"]
+        assert await _parked_ids(world) == ["bad"]
+        assert await _left(world, limit, scope="acme", published_only=True) == (1, 1)
+
+    async def test_published_events_are_erased_where_only_those_are(self, world: World) -> None:
+        await _add(world, "done", "also done", scope="acme")
+        await _add(world, "other", scope="zenith")
+        _, cursor = await _publish(world, (await _open(world, 1)).cursor)
+        would = await _erase(world, scope="acme", published_only=True, dry_run=True)
+        assert await _erase(world, scope="acme", published_only=True) == would
+        assert await _erase(world, scope="acme") == 0, "nothing of it is left"
+        assert (await _publish(world, cursor))[0] == []
+
+    async def test_an_event_that_commits_below_a_published_one_is_not_taken_for_published(self, world: World) -> None:
+        await _add(world, "first", scope="acme")
+        batch = await _read(world, (await _open(world, 1)).cursor)
+        await _add(world, "second", scope="acme")
+        cursor = await _save(world, _saving(batch))
+        assert await _left(world, scope="acme", published_only=True) == (1, 0)
+        assert (await _publish(world, cursor))[0] == ["second"]
+
+    async def test_a_dry_run_erases_no_event(self, world: World) -> None:
+        await _hold_key(world)
+        await _add(world, "waits", ordering_key="w")
+        assert await _erase(world, subject="asset-1", dry_run=True) >= 3
+        assert await _parked_ids(world) == ["a1", "a2"]
+        assert await _published(world, 2) == ["waits"]
 
     async def test_an_erased_event_is_not_brought_back_by_the_relay_that_had_read_it(self, world: World) -> None:
         await _add(world, "bad", scope="acme")

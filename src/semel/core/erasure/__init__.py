@@ -1,0 +1,1 @@
+"""Erasing what is kept about a person."""
