@@ -19,11 +19,13 @@ from semel.telemetry.labels import MAX_OPERATIONS, OperationLabels
 from semel.telemetry.tally import Tally, Times
 
 with requires("semel.telemetry.prometheus", "prometheus_client"):
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import REGISTRY, CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+
+__all__ = ["COUNTERS", "REGISTRY", "PrometheusObserver"]
 
 _MULTIPROCESS: Final = "PROMETHEUS_MULTIPROC_DIR"
 
