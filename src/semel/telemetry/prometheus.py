@@ -91,6 +91,7 @@ class PrometheusObserver:
                 f"process of several; nothing was set up. Have every process scraped by itself, on a port of its own."
             )
         self._tally = Tally(OperationLabels(max_operations))
+        self.count_call = self._tally.note_call
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(self)
 
