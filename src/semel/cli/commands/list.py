@@ -19,9 +19,10 @@ from semel.cli.lookup import SHORTEST
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, as_object, key_text, scope_text, status_text, until_text
 from semel.cli.store_option import Url, open_engine
-from semel.cli.timefmt import now, span
+from semel.cli.timefmt import now
 from semel.core.record import Record
 from semel.engine.engine import RecordFilter
+from semel.texts import span
 
 _PAGE = 100
 _WIDE = 118
