@@ -458,9 +458,9 @@ def _drop_letter(table: str, operation: DropLetter) -> Steps:
 
 
 def _find_letters(
-    table: str, consumer: str, record: bytes | None, id_: bytes | None
+    table: str, consumer: str | None, record: bytes | None, id_: bytes | None
 ) -> Generator[Any, Any, list[StoredLetter]]:
-    """The letters of a consumer: all, those of one record, or one by its id."""
+    """The letters of a consumer, or of every one: all, those of one record, or one by its id."""
     place = record or id_
     if place is not None:
         letters, _ = yield from _read_letters(table, place)

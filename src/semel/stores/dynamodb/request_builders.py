@@ -305,10 +305,12 @@ def drop_letters(table: str, place: bytes, ids: list[bytes], version: int | None
     return {"TableName": table, "Key": letters_key(place), "UpdateExpression": text, **condition}
 
 
-def scan_letters(table: str, consumer: str) -> dict[str, Any]:
-    """The parameters of a scan for the letters of a consumer."""
+def scan_letters(table: str, consumer: str | None) -> dict[str, Any]:
+    """The parameters of a scan for the letters of a consumer, or of every one."""
     expression = Expression()
-    filtering = expression.compare(OWNER, "=", consumer)
+    filtering = (
+        f"attribute_exists({expression.name(OWNER)})" if consumer is None else expression.compare(OWNER, "=", consumer)
+    )
     return {"TableName": table, "ConsistentRead": True, "FilterExpression": filtering, **expression.parameters()}
 
 

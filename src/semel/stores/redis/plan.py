@@ -695,8 +695,10 @@ def _letter_answer(_operation: PutLetter | TouchLetter, reply: Reply) -> Answer:
     return LetterFound(None if reply is None else letter_of(reply))
 
 
-def _find_letters(context: RedisContext, consumer: str, record: bytes | None, id_: bytes | None) -> Keys:
-    """Where letters of a consumer are: all, those of a record, or one by its id."""
+def _find_letters(context: RedisContext, consumer: str | None, record: bytes | None, id_: bytes | None) -> Keys:
+    """Where letters of a consumer are, or of every one: all, those of a record, or one by its id."""
+    if consumer is None:
+        return (yield from scan_keys(context.pattern.match_letters(None)))
     if record is not None:
         return [_letters_of(context, consumer, record)]
     if id_ is not None:

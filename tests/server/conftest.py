@@ -1,0 +1,17 @@
+"""The desk of `tests.server.desk` as a fixture."""
+
+import pytest
+
+from semel import AsyncSemel
+from semel.server.actions import Actions
+from semel.stores.memory import MemoryStore
+from semel.testing import VirtualClock
+from tests.server.desk import AuditList, Desk
+
+
+@pytest.fixture
+def desk() -> Desk:
+    clock = VirtualClock()
+    semel = AsyncSemel(MemoryStore(clock=clock.store_clock), clock=clock)
+    audit = AuditList()
+    return Desk(clock, semel, audit, Actions(semel, audit))

@@ -1,0 +1,122 @@
+"""A store with records of every kind, people who look after them, and an audit chain that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from semel import AsyncSemel, Policy, Record, Unknown
+from semel.server import User
+from semel.server.actions import Actions
+from semel.testing import Crash, VirtualClock
+
+VIEWER = User("vera", {"viewer"})
+OPERATOR = User("olga", {"operator"})
+ERASER = User("emil", {"eraser"})
+ADMIN = User("adam", {"admin"})
+ACME = User("anna", {"admin"}, scopes={"acme"})
+WHY = "the bank says so"
+
+
+@dataclass
+class AuditList:
+    """An audit chain in a list, for what does not ask how it is kept."""
+
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+    async def append(
+        self,
+        *,
+        scope: str,
+        actor: str,
+        action: str,
+        target: str,
+        reason: str = "",
+        outcome: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.entries.append(
+            {
+                "scope": scope,
+                "actor": actor,
+                "action": action,
+                "target": target,
+                "reason": reason,
+                "outcome": outcome,
+                "detail": detail,
+            }
+        )
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [entry["outcome"] for entry in self.entries]
+
+
+class Broken(Exception):
+    """What a handler raises here."""
+
+
+@dataclass
+class Desk:
+    """An engine on a store in memory, whose time is told, and what operators do with it."""
+
+    clock: VirtualClock
+    semel: AsyncSemel
+    audit: AuditList
+    actions: Actions
+
+    async def completed(self, key: str = "done", value: Any = "ch_1", scope: str = "acme") -> Record:
+        async def handler() -> Any:
+            return value
+
+        await self.semel.run(key, handler, operation="charge", scope=scope, fingerprint=None)
+        return await self.read(key, scope)
+
+    async def failed(self, key: str = "failed", scope: str = "acme") -> Record:
+        async def handler() -> None:
+            raise Broken("declined")
+
+        policy = Policy(final_errors=(Broken,))
+        with pytest.raises(Broken):
+            await self.semel.run(key, handler, operation="charge", scope=scope, fingerprint=None, policy=policy)
+        return await self.read(key, scope)
+
+    async def running(self, key: str = "running", scope: str = "acme", policy: Policy | None = None) -> Record:
+        """A record whose worker is gone: its lease ends when time passes."""
+
+        async def handler() -> Any:
+            raise Crash
+
+        with pytest.raises(Crash):
+            await self.semel.run(
+                key,
+                handler,
+                operation="charge",
+                scope=scope,
+                fingerprint=None,
+                policy=policy or Policy(in_doubt="hold"),
+            )
+        return await self.read(key, scope)
+
+    async def in_doubt(self, key: str = "doubt", scope: str = "acme", policy: Policy | None = None) -> Record:
+        await self.running(key, scope, policy)
+        self.clock.advance(3600)
+        await self.semel.sweep()
+        return await self.read(key, scope)
+
+    async def read(self, key: str, scope: str = "acme") -> Record:
+        record = await self.semel.read(key, operation="charge", scope=scope)
+        assert record is not None
+        return record
+
+
+async def cannot_tell(attempt: Any) -> Unknown:
+    return Unknown()
+
+
+RECONCILED = Policy(in_doubt="reconcile", reconcile=cannot_tell, reconcile_after=timedelta(0))
+RERUN = Policy(in_doubt="rerun")
