@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,6 +11,9 @@ from typing import Final
 _HARMFUL: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _STEPS: Final = ((120.0, 1.0, "s"), (7200.0, 60.0, "m"), (172800.0, 3600.0, "h"))
 _DAY: Final = 86400.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_LONGEST: Final = 100 * 365 * _DAY
 
 
 def clean(text: str, *, but: str = "") -> str:
@@ -23,6 +27,14 @@ def clean(text: str, *, but: str = "") -> str:
 
 def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
+
+
+def read_span(text: str) -> timedelta | None:
+    """A duration such as `30s`, `15m`, `1h30m` or `2d`; None where the text is none, or zero."""
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if _PART.sub("", text).strip() or not 0 < seconds <= _LONGEST:
+        return None
+    return timedelta(seconds=seconds)
 
 
 def span(length: timedelta) -> str:

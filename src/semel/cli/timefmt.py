@@ -9,10 +9,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from semel.cli.exit_codes import usage_error
+from semel.texts import read_span
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-_LONGEST = 100 * 365 * 86400.0
+_BEGINS = re.compile(r"\d+(?:\.\d+)?\s*(ms|s|m|h|d|w)")
 
 
 def now() -> datetime:
@@ -26,13 +25,11 @@ def duration(text: str) -> timedelta:
     Raises:
         Refused: it is none, or zero.
     """
-    parts = _PART.findall(text)
-    left = _PART.sub("", text).strip()
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if left or not 0 < seconds <= _LONGEST:
+    length = read_span(text)
+    if length is None:
         message = f"{text!r} is no duration; nothing was done. Write 30s, 15m, 1h30m or 2d."
         raise usage_error(message)
-    return timedelta(seconds=seconds)
+    return length
 
 
 def moment(text: str) -> datetime:
@@ -41,7 +38,7 @@ def moment(text: str) -> datetime:
     Raises:
         Refused: it is none of these.
     """
-    if _PART.match(text):
+    if _BEGINS.match(text):
         return now() - duration(text)
     try:
         return datetime.fromisoformat(text).astimezone()
