@@ -16,6 +16,8 @@ from semel.core.events.letters import DropLetter, Letter, LetterFound, LetterPag
 from semel.core.events.outbox import AboutOutbox, OutboxAnswer, OutboxEvent
 from semel.core.flow import Asks
 from semel.core.key import Key
+from semel.core.operators.audit import AboutAudit, AuditAnswer
+from semel.core.operators.tokens import AboutTokens, TokenAnswer
 from semel.core.policy import Doubt
 from semel.core.record import About, Count, Entry, Failure, Lease, Status, Step, StoredRecord, Term, Worker
 
@@ -316,6 +318,8 @@ Operation = (
     | AboutOutbox
     | AboutBatches
     | WithRecords
+    | AboutAudit
+    | AboutTokens
 )
 
 
@@ -509,6 +513,8 @@ Answer = (
     | LetterPage
     | OutboxAnswer
     | BatchAnswer
+    | AuditAnswer
+    | TokenAnswer
 )
 
 

@@ -9,7 +9,7 @@ from semel.api import AsyncSemel, Semel
 from semel.engine.admin import SweepReport
 from semel.events import Consumer
 from semel.server.access import Permission, User
-from semel.server.actions.base import AuditLog
+from semel.server.actions.checks import AuditLog
 from semel.server.actions.batches import BatchActions
 from semel.server.actions.events import EventActions
 from semel.server.actions.records import RecordActions

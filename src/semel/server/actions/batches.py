@@ -17,7 +17,7 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound
 from semel.server.access import Permission, User
-from semel.server.actions.base import ActionsBase, not_found_error
+from semel.server.actions.checks import ActionsBase, not_found_error
 from semel.server.refusals import Invalid, NotPossible
 
 T = TypeVar("T")

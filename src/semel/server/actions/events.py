@@ -21,7 +21,7 @@ from semel.engine.engine import engine_of
 from semel.events import Consumer, Disposition
 from semel.events.dead_letters import LetterName, parse_letter_id
 from semel.server.access import Permission, User
-from semel.server.actions.base import ActionsBase, AuditLog, not_found_error
+from semel.server.actions.checks import ActionsBase, AuditLog, not_found_error
 from semel.server.engines import call_either
 from semel.server.refusals import Invalid, NotPossible
 

@@ -35,7 +35,7 @@ from semel.engine.admin import check_reach, count, is_reopenable, not_erasable, 
 from semel.engine.engine import RecordFilter, engine_of, query_of
 from semel.errors import NotResolvable, ResultNotKept, UsageError
 from semel.server.access import Permission, User
-from semel.server.actions.base import ActionsBase, not_found_error
+from semel.server.actions.checks import ActionsBase, not_found_error
 from semel.server.refusals import Invalid, NotPossible, refusal_of
 
 PAGE: Final = 50

@@ -31,6 +31,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.mysql.audit import MysqlAudit
 from semel.stores.mysql.batch.dialect import MysqlBatch
 from semel.stores.mysql.outbox import MysqlOutbox
 from semel.stores.mysql.settings import lock_timeout_seconds
@@ -115,6 +116,7 @@ def table_names(settings: Settings) -> dict[str, str]:
             for name in (
                 *("record", "step", "invalidation", "search", "history", "worker", "letter", "schema"),
                 *("outbox", "cursor", "parked", "batch", "item", "page"),
+                *("audit", "audit_head", "audit_seal", "token"),
             )
         },
         "meta": "meta",
@@ -146,6 +148,7 @@ class MysqlDialect(ServerSweeps):
         self._wording = Wording(lambda _name, _kind: "?", self._clock, "INSTR")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
         self.batch = MysqlBatch(self._names, self._clock)
+        self.audit = MysqlAudit(self._names, self._clock)
 
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]

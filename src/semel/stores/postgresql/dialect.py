@@ -28,6 +28,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.postgresql.audit import PostgresAudit
 from semel.stores.postgresql.batch.dialect import PostgresBatch
 from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
@@ -250,6 +251,11 @@ def table_names(settings: Settings) -> dict[str, str]:
         "batch_table": f'{within}"{prefix}batch"',
         "item_table": f'{within}"{prefix}item"',
         "page_table": f'{within}"{prefix}page"',
+        "audit_table": f'{within}"{prefix}audit"',
+        "audit_head_table": f'{within}"{prefix}audit_head"',
+        "audit_seal_table": f'{within}"{prefix}audit_seal"',
+        "audit_function": f'{within}"{prefix}guard_audit"',
+        "token_table": f'{within}"{prefix}token"',
         "rebase_function": f'{within}"{prefix}rebase_outbox"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
@@ -274,6 +280,7 @@ class PostgresDialect(ServerSweeps):
         self._wording = Wording(lambda _, kind: f"?::{_KINDS[kind]}", self._clock, "strpos")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
         self.batch = PostgresBatch(self._names, self._clock, settings)
+        self.audit = PostgresAudit(self._names, self._clock)
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in _LATER}

@@ -47,6 +47,7 @@ from semel.stores.rows import (
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql.dialect import Lapse, Row, Sweep, Values
+from semel.stores.sqlite.audit import SqliteAudit
 from semel.stores.sqlite.batch.dialect import SqliteBatch
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
 from semel.stores.sqlite.outbox import SqliteOutbox
@@ -173,6 +174,7 @@ class SqliteDialect:
     def __init__(self) -> None:
         self.outbox = SqliteOutbox(_complete_with)
         self.batch = SqliteBatch()
+        self.audit = SqliteAudit()
 
     def write(
         self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None
