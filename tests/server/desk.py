@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from semel import AsyncSemel, Policy, Record, Unknown
 from semel.server import User
 from semel.server.actions import Actions
+from semel.server.audit import Audit, AuditEntry
 from semel.testing import Crash, VirtualClock
 
 VIEWER = User("vera", {"viewer"})
@@ -20,40 +20,6 @@ ERASER = User("emil", {"eraser"})
 ADMIN = User("adam", {"admin"})
 ACME = User("anna", {"admin"}, scopes={"acme"})
 WHY = "the bank says so"
-
-
-@dataclass
-class AuditList:
-    """An audit chain in a list, for what does not ask how it is kept."""
-
-    entries: list[dict[str, Any]] = field(default_factory=list)
-
-    async def append(
-        self,
-        *,
-        scope: str,
-        actor: str,
-        action: str,
-        target: str,
-        reason: str = "",
-        outcome: str = "",
-        detail: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.entries.append(
-            {
-                "scope": scope,
-                "actor": actor,
-                "action": action,
-                "target": target,
-                "reason": reason,
-                "outcome": outcome,
-                "detail": detail,
-            }
-        )
-
-    @property
-    def outcomes(self) -> list[str]:
-        return [entry["outcome"] for entry in self.entries]
 
 
 class Broken(Exception):
@@ -66,8 +32,16 @@ class Desk:
 
     clock: VirtualClock
     semel: AsyncSemel
-    audit: AuditList
+    audit: Audit
     actions: Actions
+
+    async def entries(self) -> list[AuditEntry]:
+        """What is in the audit chain, oldest first."""
+        return [entry async for entry in self.audit.entries()][::-1]
+
+    async def outcomes(self) -> list[str]:
+        """What came of what is in it; of what has only begun, that."""
+        return [entry.outcome or entry.phase for entry in await self.entries()]
 
     async def completed(self, key: str = "done", value: Any = "ch_1", scope: str = "acme") -> Record:
         async def handler() -> Any:

@@ -8,34 +8,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from semel.api import AsyncSemel, Semel
 from semel.core.flow import Flow
 from semel.errors import SemelError
 from semel.server.access import Permission, User
+from semel.server.audit import Audit
 from semel.server.engines import as_async, perform
 from semel.server.refusals import Forbidden, Invalid, NotFound, ReadOnly, refusal_of
 
 T = TypeVar("T")
 LONGEST_REASON: Final = 1000
-
-
-class AuditLog(Protocol):
-    """Where it is written who did what."""
-
-    async def append(
-        self,
-        *,
-        scope: str,
-        actor: str,
-        action: str,
-        target: str,
-        reason: str = "",
-        outcome: str = "",
-        detail: Mapping[str, Any] | None = None,
-    ) -> object:
-        """Add one entry to the chain of a scope."""
 
 
 class ActionsBase:
@@ -46,7 +30,7 @@ class ActionsBase:
         audit: the chain. None: everything can be looked at, and nothing changed.
     """
 
-    def __init__(self, semel: Semel | AsyncSemel, audit: AuditLog | None) -> None:
+    def __init__(self, semel: Semel | AsyncSemel, audit: Audit | None) -> None:
         self.given = semel
         self.semel = as_async(semel)
         self.audit = audit
@@ -120,18 +104,11 @@ class ActionsBase:
         why = check_reason(reason)
         if self.audit is None:
             raise ReadOnly("This store keeps no audit chain, so nothing can be changed here; nothing was changed.")
-        named: dict[str, Any] = {"scope": scope, "actor": user.name, "action": str(permission), "target": target}
-        await self.audit.append(**named, reason=why, outcome="begun", detail=detail)
-        try:
-            done = await self.told(work())
-        except SemelError as refusal:
-            await self.audit.append(**named, reason=why, outcome=f"refused: {refusal.code}", detail=detail)
-            raise
-        except Exception:
-            await self.audit.append(**named, reason=why, outcome="failed", detail=detail)
-            raise
-        await self.audit.append(**named, reason=why, outcome="done", detail=detail)
-        return done
+        told = {name: str(value) for name, value in (detail or {}).items()}
+        async with self.audit.record(
+            scope=scope, actor=user.name, action=str(permission), target=target, reason=why, detail=told
+        ):
+            return await self.told(work())
 
     async def note_look(self, user: User, permission: Permission, *, scope: str, target: str) -> None:
         """Write down that somebody looked at what is a right of its own; a store without a chain shows it unwritten."""

@@ -21,7 +21,8 @@ from semel.engine.engine import engine_of
 from semel.events import Consumer, Disposition
 from semel.events.dead_letters import LetterName, parse_letter_id
 from semel.server.access import Permission, User
-from semel.server.actions.checks import ActionsBase, AuditLog, not_found_error
+from semel.server.actions.checks import ActionsBase, not_found_error
+from semel.server.audit import Audit
 from semel.server.engines import call_either
 from semel.server.refusals import Invalid, NotPossible
 
@@ -57,7 +58,7 @@ class EventActions(ActionsBase):
     """
 
     def __init__(
-        self, semel: Semel | AsyncSemel, audit: AuditLog | None, *, consumers: Iterable[Consumer[Any]] = ()
+        self, semel: Semel | AsyncSemel, audit: Audit | None, *, consumers: Iterable[Consumer[Any]] = ()
     ) -> None:
         super().__init__(semel, audit)
         self.consumers = {consumer.name: consumer for consumer in consumers}
