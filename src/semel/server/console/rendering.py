@@ -14,12 +14,15 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from semel.core.batch.values import KEPT_US
 from semel.core.record import Record, Status
 from semel.texts import clean, relative, span
 
 HERE: Final = Path(__file__).parent
 _MILLISECOND: Final = 0.001
 _MINUTES: Final = 120
+_WITH_BATCH: Final = timedelta(microseconds=KEPT_US) / 2
+"""Items are kept for longer than anything else, and go with their batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ def show_next(record: Record, now: datetime) -> str:
         return f"lease over for {span(left)}" if left <= timedelta(0) else f"lease for {span(left)}"
     if record.status is Status.IN_DOUBT:
         return "stays until resolved"
+    if record.expires_at - now > _WITH_BATCH:
+        return "kept with its batch"
     return "expired" if record.expires_at <= now else f"expires {relative(record.expires_at, now)}"
 
 

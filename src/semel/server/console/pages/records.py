@@ -66,6 +66,7 @@ async def show_records(view: View) -> Response:
         fields=FIELDS,
         statuses=list(Status),
         chips=_chips(form),
+        is_narrowed=bool(refusal or form.pairs.keys() - {"status"}),
         records=records,
         refusal=refusal,
         next=onward,
