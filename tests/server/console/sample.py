@@ -160,7 +160,8 @@ def _spread(path: Path) -> None:
             earlier, took = int(minutes * 60e6), int(10 ** chance.uniform(3.2, 6.3))
             rows.execute("UPDATE semel_search SET created_us = created_us - ? WHERE digest = ?", (earlier, digest))
             rows.execute(
-                "UPDATE semel_history SET life = life - ?, started_us = started_us - ?, ended_us = ended_us - ? WHERE digest = ?",
+                "UPDATE semel_history SET life = life - ?, started_us = started_us - ?, ended_us = ended_us - ? "
+                "WHERE digest = ?",
                 (earlier, earlier, earlier, digest),
             )
             rows.execute(
