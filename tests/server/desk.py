@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
 from semel import AsyncSemel, Policy, Record, Unknown
 from semel.server import User
@@ -86,6 +88,21 @@ class Desk:
         record = await self.semel.read(key, operation="charge", scope=scope)
         assert record is not None
         return record
+
+
+@dataclass
+class Site:
+    """The server, and whoever asks it."""
+
+    app: Starlette
+    client: httpx.AsyncClient
+
+    async def get(self, path: str, user: str = "olga", **named: Any) -> httpx.Response:
+        return await self.client.get(f"/api/v1{path}", headers={"x-user": user}, **named)
+
+    async def post(self, path: str, body: Any, user: str = "olga", **headers: str) -> httpx.Response:
+        told = {"x-user": user, "origin": "http://semel.test", **headers}
+        return await self.client.post(f"/api/v1{path}", json=body, headers=told)
 
 
 async def cannot_tell(attempt: Any) -> Unknown:

@@ -23,6 +23,8 @@ from semel.server.refusals import Invalid, NotPossible
 T = TypeVar("T")
 Retried = Literal["failed", "in_doubt"]
 PAGE: Final = 100
+_INTERNAL: Final = "semel:"
+"""How the operations of semel's own begin; bulk actions are listed by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,11 @@ class BatchActions(ActionsBase):
             after = 0
             while len(found) < limit:
                 page: tuple[StoredBatch, ...] = await self.perform(list_page(one, state, after))
-                found += [ListedBatch(stored.scope, await self._status(stored)) for stored in page]
+                found += [
+                    ListedBatch(stored.scope, await self._status(stored))
+                    for stored in page
+                    if not stored.operation.startswith(_INTERNAL)
+                ]
                 if not page:
                     break
                 after = page[-1].number
