@@ -102,7 +102,7 @@ from semel.stores.events.outbox import MemoryOutbox
 from semel.stores.letters import Letters
 from semel.stores.operators.memory import MemoryAudit, MemoryTokens
 from semel.stores.rows import new_record
-from semel.stores.search import after, count_records, matches
+from semel.stores.search import after, count_records, first_page, matches
 from semel.stores.settings import StoreClock, machine_clock
 
 __all__ = ["MemoryStore", "Table"]
@@ -401,13 +401,11 @@ class Table:
         return Recorded(now)
 
     def scan(self, operation: Scan, now: int) -> Page:
-        """One page, oldest first."""
-        ordered = sorted(self.records.values(), key=lambda record: (record.created_us, record.key.digest))
+        """One page."""
         query, cursor = operation.query, operation.cursor
-        found = [record for record in ordered if matches(record, query, now) and after(record, cursor)]
-        page = tuple(found[: operation.limit])
-        more = len(found) > operation.limit
-        return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
+        found = [one for one in self.records.values() if matches(one, query, now) and after(one, cursor, query)]
+        page, onward = first_page(found, query, operation.limit)
+        return Page(tuple(page), onward)
 
     def resolve(self, operation: Resolve, now: int) -> Resolved | StateMismatch:
         """End a doubt by decision; the new nonce shuts out an attempt that may still be running."""

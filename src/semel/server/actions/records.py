@@ -86,7 +86,7 @@ class RecordActions(ActionsBase):
     async def list(
         self, user: User, *, cursor: str | None = None, limit: int = PAGE, **filters: Unpack[RecordFilter]
     ) -> RecordPage:
-        """One page of the records that exist for a user, oldest first.
+        """One page of the records that exist for a user, oldest first, or as `newest_first` says.
 
         Raises:
             Refused: the user may not, or the filter cannot be used.
@@ -96,7 +96,9 @@ class RecordActions(ActionsBase):
         most = max(1, min(limit, MOST))
         pages = [await self._page(query, place, most) for query in self._queries(user, filters)]
         found = sorted(
-            (one for page in pages for one in page.records), key=lambda one: (one.created_us, one.key.digest)
+            (one for page in pages for one in page.records),
+            key=lambda one: (one.created_us, one.key.digest),
+            reverse=bool(filters.get("newest_first", False)),
         )
         shown = found[:most]
         has_more = len(found) > most or any(page.cursor is not None for page in pages)

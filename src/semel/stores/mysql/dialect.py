@@ -98,7 +98,7 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
 _CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 _LATER: Final = (
     *("input", "unless", "digests", "lock", "share", "restrictions", "held"),
-    *("found", "row", "index", "terms", "nonces", "rows", "sign"),
+    *("found", "order", "index", "terms", "nonces", "rows", "sign"),
 )
 _GATES: Final = 4  # that a key needs at a time
 _STRIPE: Final = 2  # bytes of a digest that name a gate
@@ -347,7 +347,7 @@ class MysqlDialect(ServerSweeps):
             found.terms.append("r.doubt_us IS NOT NULL")  # by which they are found
         index = f"`{self._names['prefix']}term_{'everywhere' if query.scope is None else 'in_scope'}`"
         place = _filled(self._sql[f"found_{found.row}"], index=index)
-        text = _filled(self._sql[name], found=place, restrictions=found.text, row=found.row)
+        text = _filled(self._sql[name], found=place, restrictions=found.text, order=found.order)
         return Command(text, (*found.values.values(), *further))
 
     def resolve(self, operation: Resolve) -> Command:

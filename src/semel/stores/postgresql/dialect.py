@@ -169,7 +169,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "purge_letters": {"most": "bigint"},
 }
 _LATER: Final = (
-    *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "row"),
+    *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "order"),
     *("kept_terms", "dropped_terms", "terms", "unless_said", "sign", "riding"),
 )
 _TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
@@ -443,7 +443,7 @@ class PostgresDialect(ServerSweeps):
         if query.status is Status.IN_DOUBT:
             found.terms.append(_IN_DOUBT)
         text = self._sql[name].replace("{found}", self._sql[f"found_{found.row}"])
-        text = text.replace("{restrictions}", found.text).replace("{row}", found.row)
+        text = text.replace("{restrictions}", found.text).replace("{order}", found.order)
         return Command(text, (*found.values.values(), *further))
 
     def resolve(self, operation: Resolve) -> Command:

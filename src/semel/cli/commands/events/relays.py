@@ -18,10 +18,11 @@ from semel.cli.commands.events.outboxes import lag_flow
 from semel.cli.exit_codes import usage_error
 from semel.cli.printing import as_text
 from semel.cli.store_option import BrokerUrl, load_object, store_at
-from semel.cli.timefmt import duration, span
+from semel.cli.timefmt import duration
 from semel.engine.engine import engine_of
 from semel.errors import SemelError, TryLater
 from semel.events import Event, Outbox, Relay
+from semel.texts import span
 
 _COLUMNS: Final = ("published", "parked", "in_flight", "waiting", "oldest")
 _MOST_COUNTED: Final = 10_000
