@@ -299,7 +299,7 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
         sealed += max(0, head.sealed - head.kept_from + 1)
         faults += found
     strays = (yield from ask(FindStrays())).strays
-    faults += _judge_strays(stray for stray in strays if scope is None or stray.scope == scope)
+    faults += _judge_strays(stray for stray in strays if scope is None or stray.chain == name_chain(_kept(scope)))
     known = {head.scope for head in heads}
     for anchor in anchors:
         if anchor.scope not in known and scope in (None, anchor.scope):

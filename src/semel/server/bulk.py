@@ -42,6 +42,8 @@ from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unava
 OPERATION: Final = "semel:bulk"
 MOST_ITEMS: Final = 100_000
 KEEP_FOR: Final = timedelta(days=30)
+LEASE_FOR: Final = timedelta(seconds=10)
+_PAGE_OF_ITEMS: Final = 50
 _CONCURRENCY: Final = 8
 _ATTEMPTS: Final = 5
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -51,6 +53,10 @@ RecordAction = Literal["cancel", "fail", "release", "reopen", "erase"]
 LetterAction = Literal["redrive", "discard"]
 BulkAction = Literal["cancel", "fail", "release", "reopen", "erase", "redrive", "discard"]
 PERMISSIONS: Final[dict[str, Permission]] = {name: Permission(name) for name in get_args(BulkAction)}
+
+
+class _NoAnswer(Exception):
+    """The store did not answer, so that nothing is known of an item: it is tried again."""
 
 
 class LetterFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,11 +153,19 @@ class BulkActions:
 
     Args:
         actions: what is done with each item.
+        lease_for: after which time without a sign of life another process goes on with what this one had begun.
         before_item: called before each item; tests end the process here.
     """
 
-    def __init__(self, actions: Actions, *, before_item: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        actions: Actions,
+        *,
+        lease_for: timedelta = LEASE_FOR,
+        before_item: Callable[[str], None] | None = None,
+    ) -> None:
         self._actions = actions
+        self._lease_for = lease_for
         self._before_item = before_item
 
     @property
@@ -231,12 +245,12 @@ class BulkActions:
         return await batch.run(
             act,
             concurrency=_CONCURRENCY,
-            page=50,
+            page=_PAGE_OF_ITEMS,
             rate=metadata.rate,
             max_attempts=_ATTEMPTS,
             in_doubt="rerun",
-            lease_for=timedelta(seconds=30),
-            retry_errors=(Unavailable,),
+            lease_for=self._lease_for,
+            retry_errors=(_NoAnswer,),
         )
 
     async def progress(self, user: User, scope: str, id_: str) -> BulkProgress:
@@ -373,7 +387,7 @@ class BulkActions:
 
         Raises:
             Skip: it was refused; the text says why.
-            Unavailable: the store did not answer; it is tried again.
+            _NoAnswer: the store did not answer; it is tried again.
         """
         data: BulkItem = item.data
         reason = f"{metadata.reason[:900]} (bulk action {id_[:64]})"
@@ -382,8 +396,8 @@ class BulkActions:
                 await self._act_on_letter(user, metadata, data, reason, is_again=item.in_doubt)
             else:
                 await self._act_on_record(user, metadata, data, reason)
-        except Unavailable:
-            raise
+        except Unavailable as error:
+            raise _NoAnswer(error.message) from error
         except Refused as refusal:
             raise Skip(f"{refusal.because}: {refusal.message}") from refusal
 

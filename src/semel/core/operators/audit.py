@@ -124,9 +124,10 @@ class HeadsFound(msgspec.Struct, frozen=True):
 class Stray(msgspec.Struct, frozen=True):
     """Something that its chain does not reach: an entry, or else a seal.
 
-    `head` is how far the chain is; None: it has no head.
+    `head` is how far the chain is; None: it has no head. The scope of a seal without a head is not known.
     """
 
+    chain: bytes
     scope: str
     seq: int
     is_entry: bool

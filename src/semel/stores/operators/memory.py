@@ -134,24 +134,19 @@ class MemoryAudit:
 
     def _strays(self) -> list[Stray]:
         strays: list[Stray] = []
-        for chain, entries in self.entries.items():
+        for chain in {*self.entries, *self.seals}:
             head = self.heads.get(chain)
+            end = None if head is None else head.seq
+            scope = "" if head is None else head.scope
             strays += [
-                Stray(entry.scope, entry.seq, is_entry=True, head=None if head is None else head.seq)
-                for entry in entries.values()
-                if head is None or entry.seq > head.seq
+                Stray(chain, entry.scope, seq, is_entry=True, head=end)
+                for seq, entry in self.entries.get(chain, {}).items()
+                if end is None or seq > end
             ]
-        for chain, seals in self.seals.items():
-            head = self.heads.get(chain)
             strays += [
-                Stray(
-                    "" if head is None else head.scope,
-                    seal.last,
-                    is_entry=False,
-                    head=None if head is None else head.seq,
-                )
-                for seal in seals.values()
-                if head is None or seal.last > head.seq
+                Stray(chain, scope, last, is_entry=False, head=end)
+                for last in self.seals.get(chain, {})
+                if end is None or last > end
             ]
         return strays
 

@@ -124,6 +124,18 @@ async def _open_new(url: str | None, stream: str, parts: int, publisher: Any) ->
         yield Relay(Outbox(semel, stream), publisher, parts=parts)
 
 
+def make_publisher(url: str, target: str | None = None, exchange: str | None = None) -> Any:
+    """The publisher of the broker at an address; `target` is where events go, in the words of that broker.
+
+    Raises:
+        Refused: there is no such broker, or it needs more than that.
+    """
+    if url.startswith(("rabbitmq://", "rabbitmqs://")):
+        url = "amqp" + url.removeprefix("rabbitmq")
+    kind = kind_of(url)
+    return _publisher(url, {kind.target_option: target}, {"exchange": exchange})
+
+
 def _publisher(url: str, targets: Mapping[str, str | None], further: Mapping[str, str | None]) -> Any:
     kind = kind_of(url)
     option = kind.target_option

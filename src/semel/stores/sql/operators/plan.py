@@ -191,8 +191,9 @@ def _read_heads(audit: AuditDialect, operation: ReadHeads) -> Asking[AuditAnswer
 def _find_strays(audit: AuditDialect, _operation: FindStrays) -> Asking[AuditAnswer]:
     entries = yield audit.command("stray_entries")
     seals = yield audit.command("stray_seals")
-    strays = [Stray(scope, seq, is_entry=True, head=head) for scope, seq, head in entries]
-    return StraysFound((*strays, *(Stray(scope, seq, is_entry=False, head=head) for scope, seq, head in seals)))
+    strays = [Stray(chain, scope, seq, is_entry=True, head=head) for chain, scope, seq, head in entries]
+    strays += [Stray(chain, scope, seq, is_entry=False, head=head) for chain, scope, seq, head in seals]
+    return StraysFound(tuple(strays))
 
 
 def _read_entries(audit: AuditDialect, operation: ReadEntries) -> Asking[AuditAnswer]:

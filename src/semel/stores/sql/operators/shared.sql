@@ -27,11 +27,11 @@ SELECT {seal} FROM {audit_seal_table} WHERE chain = ? AND last > ? AND last <= ?
 
 -- One statement, so that an entry and its head are seen as they were at the same instant.
 -- name: stray_entries
-SELECT a.scope, a.seq, h.seq FROM {audit_table} AS a LEFT JOIN {audit_head_table} AS h ON h.chain = a.chain
+SELECT a.chain, a.scope, a.seq, h.seq FROM {audit_table} AS a LEFT JOIN {audit_head_table} AS h ON h.chain = a.chain
 WHERE h.chain IS NULL OR a.seq > h.seq ORDER BY a.chain, a.seq LIMIT 1000;
 
 -- name: stray_seals
-SELECT COALESCE(h.scope, ''), s.last, h.seq FROM {audit_seal_table} AS s
+SELECT s.chain, COALESCE(h.scope, ''), s.last, h.seq FROM {audit_seal_table} AS s
 LEFT JOIN {audit_head_table} AS h ON h.chain = s.chain
 WHERE h.chain IS NULL OR s.last > h.seq ORDER BY s.chain, s.last LIMIT 1000;
 
