@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final
 import uvicorn
 from playwright.sync_api import Page
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Mount
 
 from semel import AsyncSemel, Policy, Record, Semel, errors
@@ -50,10 +51,14 @@ def make_app(semel: Semel | AsyncSemel, consumers: Sequence[Consumer[Any]] = ())
     """One console for each role, at its own place."""
     return Starlette(
         routes=[
-            Mount(f"/{name}", console_app(semel, user=lambda _, user=user: user, consumers=consumers, links=LINKS))
+            Mount(f"/{name}", console_app(semel, user=_known_as(user), consumers=consumers, links=LINKS))
             for name, user in USERS.items()
         ]
     )
+
+
+def _known_as(user: User | None) -> Callable[[Request], User | None]:
+    return lambda _: user
 
 
 def make_consumer(semel: Semel) -> Consumer[Semel]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -20,8 +20,9 @@ from semel.errors import SemelError
 from semel.events import Consumer
 from semel.server.access import User
 from semel.server.actions import Actions, make_actions
+from semel.server.bulk import BulkActions, BulkRunner
 from semel.server.console.links import Links
-from semel.server.console.pages import acting, batches, events, records, state
+from semel.server.console.pages import acting, batches, bulk, events, records, state
 from semel.server.console.rendering import HERE, make_templates
 from semel.server.console.security import SecurityHeaders
 from semel.server.console.view import Handler, Site, UserRule, View, frame_of
@@ -60,6 +61,12 @@ _PAGES: Final[tuple[tuple[str, Handler], ...]] = (
     ("/doctor", state.show_doctor),
     ("/audit", state.show_audit),
     ("/act", acting.ask_first),
+    ("/bulk", bulk.show_bulk),
+)
+_FORMS: Final[tuple[tuple[str, Handler], ...]] = (
+    ("/act", acting.carry_out),
+    ("/bulk", bulk.begin),
+    ("/bulk/change", bulk.change_bulk),
 )
 
 
@@ -69,7 +76,6 @@ def console_app(
     user: UserRule,
     consumers: Iterable[Consumer[Any]] = (),
     links: Mapping[str, str] | None = None,
-    actions: Actions | None = None,
 ) -> ASGIApp:
     """The console for a store, to be mounted.
 
@@ -80,13 +86,26 @@ def console_app(
         consumers: consumers whose dead letters can be redriven here.
         links: addresses elsewhere by what they are called, with names in braces: `{trace_id}`, `{process_instance}`,
             `{business_key}`, `{subject}`, `{reference}`, `{tag_NAME}` and others.
-        actions: what operators can do, where it is made already; the other arguments about that are of no use then.
 
     Raises:
         UsageError: a link cannot be used.
     """
-    known = actions or make_actions(semel, consumers=consumers)
-    site = Site(known, user, Links(links or {}), make_templates())
+    actions = make_actions(semel, consumers=consumers)
+    many = BulkActions(actions)
+    return make_console(actions, many, BulkRunner(many), user=user, links=links)
+
+
+def make_console(
+    actions: Actions,
+    many: BulkActions,
+    runner: BulkRunner,
+    *,
+    user: UserRule,
+    links: Mapping[str, str] | None = None,
+    sign_in: str = "",
+) -> ASGIApp:
+    """The console on actions that are there already; `sign_in` is the page where somebody unknown is sent."""
+    site = Site(actions, user, Links(links or {}), make_templates(), many, runner, sign_in)
     return SecurityHeaders(Starlette(routes=_routes(site), exception_handlers={HTTPException: _refuse_http(site)}))
 
 
@@ -96,7 +115,7 @@ def _routes(site: Site) -> list[BaseRoute]:
     ]
     return [
         *pages,
-        Route("/act", _endpoint(site, acting.carry_out), methods=["POST"], name="carry_out"),
+        *(Route(place, _endpoint(site, handler), methods=["POST"]) for place, handler in _FORMS),
         Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
     ]
 
@@ -106,6 +125,8 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
         found = site.find_user(request)
         user = await found if inspect.isawaitable(found) else found
         if not isinstance(user, User):
+            if site.sign_in:
+                return RedirectResponse(request.scope.get("root_path", "") + site.sign_in, 303)
             return _message(site, request, None, 401, "Nobody is signed in, so nothing is shown.")
         try:
             return await handler(View(site, request, user))

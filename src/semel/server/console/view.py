@@ -16,6 +16,7 @@ from semel.core.store import Store
 from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
+from semel.server.bulk import BulkActions, BulkRunner
 from semel.server.console.links import Links
 from semel.server.console.security import COOKIE, new_secret, set_secret, token_of
 
@@ -40,6 +41,9 @@ class Site:
     find_user: UserRule
     links: Links
     templates: Environment
+    bulk: BulkActions
+    runner: BulkRunner
+    sign_in: str = ""
 
     @property
     def store(self) -> Store:
@@ -109,6 +113,7 @@ def frame_of(site: Site, user: User | None, now: datetime, url: Callable[..., st
         "token": "",
         "every_ms": EVERY // timedelta(milliseconds=1),
         "store": site.store.name if user is not None else "",
+        "sign_out": url("/sign-out") if user is not None and site.sign_in else "",
         "is_read_only": user is not None and site.actions.is_read_only,
     }
 

@@ -12,18 +12,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record
 from semel.server.access import Permission
 from semel.server.console.deeds import DEEDS, Deed, fitting_deeds, is_live, why_not
-from semel.server.console.security import why_foreign
+from semel.server.console.pages.bulk import ask_for_all
+from semel.server.console.pages.forms import MOST, Given, check_form, read_form
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Forbidden, Invalid, Refused
-
-MOST: Final = 200
-"""How many targets one form can name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,6 @@ class Plan:
     target_field: str
     hidden: list[tuple[str, str]] = field(default_factory=list)
     confirm: str = ""
-    matching: str = ""
 
     @property
     def possible(self) -> int:
@@ -89,23 +85,21 @@ def bulk_choices(view: View) -> list[tuple[str, str]]:
 
 async def ask_first(view: View) -> Response:
     """What would happen, and the form that asks for the reason."""
-    query = view.request.query_params
-    plan = await make_plan(view, query.get("do", ""), query.multi_items())
+    if view.asked("which") == "all":
+        return await ask_for_all(view)
+    plan = await make_plan(view, Given.of(view.request.query_params.multi_items()))
     return view.page("act.html", here="", plan=plan, problem="", typed={"reason": "", "value": "", "error": ""})
 
 
 async def carry_out(view: View) -> Response:
     """Do it, and show what came of it."""
-    form = await view.request.form(max_files=0, max_fields=MOST + 20)
-    foreign = why_foreign(view.request, view.user.name, form.get("token"))
-    if foreign is not None:
-        raise Forbidden(f"This form was not taken, because {foreign}; nothing was changed. Open the page again.")
-    given = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-    plan = await make_plan(view, _text(form, "do"), given)
+    given = await read_form(view)
+    check_form(view, given)
+    plan = await make_plan(view, given)
     try:
-        work = _worker(view, plan, form)
+        work = _worker(view, plan, given)
     except Refused as refused:
-        typed = {name: _text(form, name) for name in ("reason", "value", "error")}
+        typed = {name: given.first(name) for name in ("reason", "value", "error")}
         return view.page("act.html", here="", code=400, plan=plan, problem=refused.message, typed=typed)
     came = [await _try(work, target) for target in plan.targets]
     if len(came) == 1 and came[0].is_done and plan.deed.kind == "record":
@@ -113,13 +107,13 @@ async def carry_out(view: View) -> Response:
     return view.page("acted.html", here="", plan=plan, came=came, done=sum(one.is_done for one in came))
 
 
-async def make_plan(view: View, name: str, given: list[tuple[str, str]]) -> Plan:
+async def make_plan(view: View, given: Given) -> Plan:
     """What is asked for, with the targets as they are now.
 
     Raises:
         Refused: there is no such thing to do, the user may not, or no target is named.
     """
-    deed = DEEDS.get(name)
+    deed = DEEDS.get(given.first("do"))
     if deed is None:
         raise Invalid("There is no such thing to do; nothing was changed.", because="do")
     view.actions.demand(view.user, deed.permission)
@@ -131,10 +125,10 @@ async def make_plan(view: View, name: str, given: list[tuple[str, str]]) -> Plan
     return plan
 
 
-async def _plan_records(view: View, deed: Deed, given: list[tuple[str, str]]) -> Plan:
-    references = list(dict.fromkeys(value for name, value in given if name == "reference"))[:MOST]
+async def _plan_records(view: View, deed: Deed, given: Given) -> Plan:
+    references = given.all("target")[:MOST]
     force = view.may(Permission.FORCE) and len(references) == 1
-    plan = Plan(deed, [], f"/records/{references[0]}" if len(references) == 1 else "/records", "reference")
+    plan = Plan(deed, [], f"/records/{references[0]}" if len(references) == 1 else "/records", "target")
     for reference in references:
         try:
             record = await view.actions.show(view.user, reference)
@@ -152,10 +146,10 @@ async def _plan_records(view: View, deed: Deed, given: list[tuple[str, str]]) ->
     return plan
 
 
-async def _plan_letters(view: View, deed: Deed, given: list[tuple[str, str]]) -> Plan:
-    consumer = _first(given, "consumer")
+async def _plan_letters(view: View, deed: Deed, given: Given) -> Plan:
+    consumer = given.first("consumer")
     plan = Plan(deed, [], f"/events/letters{query_text({'consumer': consumer})}", "letter", [("consumer", consumer)])
-    for id_ in list(dict.fromkeys(value for name, value in given if name == "letter"))[:MOST]:
+    for id_ in given.all("letter")[:MOST]:
         try:
             letter = await view.actions.letter(view.user, consumer, id_)
             if deed.name == "redrive":
@@ -168,10 +162,10 @@ async def _plan_letters(view: View, deed: Deed, given: list[tuple[str, str]]) ->
     return plan
 
 
-async def _plan_parked(view: View, deed: Deed, given: list[tuple[str, str]]) -> Plan:
-    stream = _first(given, "stream")
+async def _plan_parked(view: View, deed: Deed, given: Given) -> Plan:
+    stream = given.first("stream")
     plan = Plan(deed, [], f"/events/parked{query_text({'stream': stream})}", "position", [("stream", stream)])
-    for text in list(dict.fromkeys(value for name, value in given if name == "position"))[:MOST]:
+    for text in given.all("position")[:MOST]:
         if not text.isdecimal():
             raise Invalid("A position is a number; nothing was changed.", because="position")
         page = await view.actions.parked(view.user, stream, after=int(text) - 1, limit=1)
@@ -187,15 +181,15 @@ async def _plan_parked(view: View, deed: Deed, given: list[tuple[str, str]]) -> 
     return plan
 
 
-async def _plan_batch(view: View, deed: Deed, given: list[tuple[str, str]]) -> Plan:
-    scope, batch = _first(given, "scope"), _first(given, "batch")
+async def _plan_batch(view: View, deed: Deed, given: Given) -> Plan:
+    scope, batch = given.first("scope"), given.first("batch")
     status = await view.actions.batch(view.user, scope, batch)
     back = f"/batch{query_text({'scope': scope, 'batch': batch})}"
     target = Target(batch, batch, back, status.state)
     return Plan(deed, [target], back, "", [("scope", scope), ("batch", batch)])
 
 
-_PLANS: Final[dict[str, Callable[[View, Deed, list[tuple[str, str]]], Awaitable[Plan]]]] = {
+_PLANS: Final[dict[str, Callable[[View, Deed, Given], Awaitable[Plan]]]] = {
     "record": _plan_records,
     "letter": _plan_letters,
     "parked": _plan_parked,
@@ -203,25 +197,25 @@ _PLANS: Final[dict[str, Callable[[View, Deed, list[tuple[str, str]]], Awaitable[
 }
 
 
-def _worker(view: View, plan: Plan, form: FormData) -> Callable[[Target], Awaitable[str]]:
+def _worker(view: View, plan: Plan, given: Given) -> Callable[[Target], Awaitable[str]]:
     """What does it to one target, and says what came of it.
 
     Raises:
         Refused: the reason is missing, or what has to be stated cannot be read.
     """
-    reason = _text(form, "reason")
+    reason = given.first("reason")
     if not reason.strip():
         raise Invalid("A reason is needed, for those who read it later; nothing was changed.", because="reason")
     if plan.deed.kind == "record":
-        return _record_worker(view, plan, form, reason)
+        return _record_worker(view, plan, given, reason)
     return _other_worker(view, plan, reason)
 
 
-def _record_worker(view: View, plan: Plan, form: FormData, reason: str) -> Callable[[Target], Awaitable[str]]:
-    fences = dict(value.split(":", 1) for value in form.getlist("fence") if isinstance(value, str) and ":" in value)
-    confirm = _text(form, "confirm").strip()
+def _record_worker(view: View, plan: Plan, given: Given, reason: str) -> Callable[[Target], Awaitable[str]]:
+    fences = dict(value.split(":", 1) for value in given.all("fence") if ":" in value)
+    confirm = given.first("confirm")
     deed, actions = plan.deed, view.actions
-    stated = _stated(deed, form)
+    stated = _stated(deed, given)
 
     async def work(target: Target) -> str:
         fence = fences.get(target.id, "")
@@ -241,14 +235,14 @@ def _record_worker(view: View, plan: Plan, form: FormData, reason: str) -> Calla
     return work
 
 
-def _stated(deed: Deed, form: FormData) -> Any:
+def _stated(deed: Deed, given: Given) -> Any:
     match deed.name:
         case "happened" | "correct":
-            return Happened(_value(_text(form, "value")))
+            return Happened(_value(given.first("value")))
         case "cancel":
             return Cancelled()
         case "fail":
-            error = _text(form, "error").strip()
+            error = given.first("error")
             if not error:
                 raise Invalid("State the error that duplicates shall get; nothing was changed.", because="error")
             return Failed(error)
@@ -311,12 +305,3 @@ async def _try(work: Callable[[Target], Awaitable[str]], target: Target) -> Came
         return Came(target, await work(target), is_done=True)
     except Refused as refused:
         return Came(target, refused.message, is_done=False)
-
-
-def _text(form: FormData, name: str) -> str:
-    value = form.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _first(given: list[tuple[str, str]], name: str) -> str:
-    return next((value for key, value in given if key == name), "")

@@ -93,5 +93,5 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("change", (event) => {
   if (event.target.id !== "pick-all") return;
-  for (const box of document.querySelectorAll('input[name="reference"]')) box.checked = event.target.checked;
+  for (const box of document.querySelectorAll('input[name="target"]')) box.checked = event.target.checked;
 });
