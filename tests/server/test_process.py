@@ -131,4 +131,4 @@ def test_a_check_ends_with_what_it_found(
     for command in ("doctor", "serve"):
         arguments = [command, str(settings), *(["--check"] if command == "serve" else [])]
         assert main(arguments) == code
-        assert ("is an admin" in capsys.readouterr().out) is bool(code)
+        assert ("server users" in capsys.readouterr().out) is bool(code)
