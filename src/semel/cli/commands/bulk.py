@@ -70,9 +70,11 @@ async def _run(url: str | None, asked: Any, who: str, *, dry_run: bool, yes: boo
         bulk_actions, user = BulkActions(make_actions(semel)), User(who, {Role.ADMIN})
         preview = await bulk_actions.preview(user, asked)
         out.print(
-            Text.assemble((f"{preview.matching} match", "bold"), f", {preview.eligible} are in a state for {asked.action}")
+            Text.assemble(
+                (f"{preview.matching} match", "bold"), f", {preview.eligible} are in a state for {asked.action}"
+            )
         )
-        if dry_run or not preview.matching and asked.id is None:
+        if dry_run or (not preview.matching and asked.id is None):
             return 0
         if not yes:
             _agree(asked.action, preview.eligible)

@@ -21,6 +21,7 @@ from semel.core.observer import Logging
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.extras import requires
+from semel.server.settings import ServerSettings, examine_server
 from semel.settings import Settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
 
@@ -57,7 +58,7 @@ def serve(
     with requires("semel serve", "starlette"), requires("semel serve", "uvicorn"):
         import uvicorn
 
-        from semel.server.process import ServerSettings, examine_server, make_server_app
+        from semel.server.process import make_server_app
     check_alone(None if url is None or url.endswith(".toml") else url, app)
     settings = chosen_settings(url)
     table = dict({} if settings is None else settings.server)
@@ -163,4 +164,3 @@ def _check(url: str | None, app: str | None, findings: list[Finding]) -> None:
     console().print(grid)
     if any(one.verdict == "fix" for one in findings):
         raise typer.Exit(OTHER)
-
