@@ -132,7 +132,7 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
             return await handler(View(site, request, user))
         except SemelError as error:
             refused = refusal_of(error)
-            status = _STATUSES.get(type(refused))
+            status = next((code for kind, code in _STATUSES.items() if isinstance(refused, kind)), None)
             if status is None:
                 raise
             return _message(site, request, user, status, refused.message)

@@ -84,7 +84,7 @@ async def _take_sample(view: View) -> Sample:
         cursor = page.cursor
         if cursor is None:
             break
-    return Sample(records, cursor is None, view.now)
+    return Sample(records, view.now, is_all=cursor is None)
 
 
 async def _count_open(view: View, status: Status) -> str:
