@@ -28,6 +28,7 @@ PACKAGES: Final = {
     "flask": "flask",
     "h11": "semel[cli]",
     "httpx": "semel[client]",
+    "jinja2": "semel[server]",
     "kombu": "semel[celery]",
     "nats": "semel[nats]",
     "opentelemetry": "semel[telemetry]",

@@ -518,6 +518,7 @@ class RecordFilter(TypedDict, total=False):
         reference: how the reference begins.
         stuck: only what waits for somebody: in doubt, or running with its lease over.
         scan: read all records where the store cannot find those asked for otherwise.
+        newest_first: those created last come first; by default those created first do.
     """
 
     status: str | None
@@ -533,6 +534,7 @@ class RecordFilter(TypedDict, total=False):
     reference: str | None
     stuck: bool
     scan: bool
+    newest_first: bool
 
 
 _TEXTS: Final = ("operation", "subject", "business_key", "process_instance", "requester", "reference")
@@ -559,6 +561,7 @@ def query_of(filters: RecordFilter) -> Query:
         tag=_tag(filters.get("tag")),
         stuck=bool(stuck),
         scan=bool(filters.get("scan", False)),
+        newest_first=bool(filters.get("newest_first", False)),
         **{name: _text(name, filters.get(name)) for name in _TEXTS},
     )
 

@@ -26,10 +26,12 @@ from semel.cli.store_option import (
     chosen_settings,
     store_at,
 )
-from semel.cli.timefmt import duration, span
+from semel.cli.timefmt import duration
 from semel.core.store import Capability
+from semel.server.settings import examine_server
 from semel.settings import Settings, show_settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, Need, Promise, admin_of, promises
+from semel.texts import span
 
 _STYLES = {"ok": "green", "note": "yellow", "fix": "bold red"}
 
@@ -125,6 +127,7 @@ def doctor(
     store = store_at(url)
     findings = [
         *_switched_off(settings),
+        *examine_server({} if settings is None else settings.server),
         *admin_of(store, Capability.EXAMINE).examine(horizon),
     ]
     findings += _about_events(
