@@ -51,8 +51,26 @@ ROWS: Final = {
         "card data that must not be kept",
         ("test_a_response_that_is_not_to_be_stored_is_nowhere", "test_a_card_number_in_a_request_is_in_no_file"),
     ),
-    "S07": Row("what is sealed is read, swapped or changed", later=(), needs="tests/contract/test_sealed.py"),
-    "S08": Row("a key is changed or lost", later=(), needs="tests/contract/test_sealed.py"),
+    "S07": Row(
+        "what is sealed is read, swapped or changed",
+        later=(
+            "test_no_secret_is_stored_in_the_clear",
+            "test_any_changed_byte_is_noticed",
+            "test_what_was_moved_is_noticed",
+            "test_what_was_moved_to_another_place_is_not_opened",
+            "test_nonces_of_one_key_never_repeat",
+        ),
+        needs="tests/security/test_sealing.py",
+    ),
+    "S08": Row(
+        "a key is changed or lost",
+        later=(
+            "test_keys_are_rotated_while_callers_replay_without_one_failure",
+            "test_a_lost_key_is_named_and_nothing_runs_again",
+            "test_after_a_kill_the_next_run_goes_on_with_the_rest",
+        ),
+        needs="tests/security/test_resealing.py",
+    ),
     "S09": Row(
         "personal data has to go",
         (
