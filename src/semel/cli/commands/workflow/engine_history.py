@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from semel.cli.exit_codes import usage_error
 from semel.cli.store_option import load_object
 from semel.stores.admin import Finding
+from semel.texts import span
 from semel.workflow.delegate import KEEP_FOR, Compensation, Delegate
 from semel.workflow.engines.history import EngineHistory
 
