@@ -143,7 +143,7 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
     "cleanup": {"at": _read_time, "check_every": read_duration, "limit": _read_count},
     "relay": {},
     "server": {},
-    "security": {},
+    "security": {"active_key": _read_text, "key_file": _read_text},
     "telemetry": {},
 }
 """The tables of the file with the names in them, and how each value is read; `[operations]` stands beside them."""
@@ -157,6 +157,10 @@ _HINTS: Final = {
     "waiters": "Write max_waiting.",
     "pool_size": "Write size in the table [pool].",
     "url": "Write store.",
+    **dict.fromkeys(
+        ("keys", "key"),
+        'Keys do not stand in the settings file: write key_file = "…", or set the variable SEMEL_SEAL_KEYS.',
+    ),
 }
 
 
