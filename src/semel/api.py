@@ -149,7 +149,10 @@ def keyring_of(settings: Settings) -> Sealer | None:
         return None
     from semel.security import Keyring
 
-    return Keyring.from_environment(active=active) if file is None else Keyring.from_file(file, active=active)
+    plain = security.get("accept_plain", True)
+    if file is None:
+        return Keyring.from_environment(active=active, accept_plain=plain)
+    return Keyring.from_file(file, active=active, accept_plain=plain)
 
 
 def _open_configured_store(settings: Settings, kind: int, observer: Observer, clock: Clock) -> Store:

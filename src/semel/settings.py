@@ -143,7 +143,7 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
     "cleanup": {"at": _read_time, "check_every": read_duration, "limit": _read_count},
     "relay": {},
     "server": {},
-    "security": {"active_key": _read_text, "key_file": _read_text},
+    "security": {"active_key": _read_text, "key_file": _read_text, "accept_plain": _read_flag},
     "telemetry": {},
 }
 """The tables of the file with the names in them, and how each value is read; `[operations]` stands beside them."""

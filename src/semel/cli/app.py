@@ -49,6 +49,7 @@ _COMMANDS: Final = {
     "batch": ("batch:batch", _BATCHES),
     "migrate": ("migrate:migrate", _DATABASE),
     "sweep": ("sweep:sweep", _DATABASE),
+    "reseal": ("reseal:reseal", _DATABASE),
     "doctor": ("doctor:doctor", _DATABASE),
     "restored": ("restored:restored", _DATABASE),
 }

@@ -38,6 +38,7 @@ _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODER: Final = msgspec.msgpack.Decoder(Envelope)
 _TEXTS: Final = msgspec.msgpack.Decoder(tuple[str, str])
 _START: Final = b"\x95" + _ENCODE(VERSION) + _ENCODE("") + _ENCODE("")  # five parts; neither codec nor compression
+_OF_SEMEL: Final = "semel."
 _EMPTY: Final = b"\xa0"
 _LONG_TEXT: Final = b"\xd9"
 _SHORT_LENGTH: Final = 0x1F
@@ -49,6 +50,10 @@ class Sealer(Protocol):
     @property
     def active(self) -> str:
         """The id of the key that it seals with."""
+
+    @property
+    def accepts_plain(self) -> bool:
+        """Whether what is not sealed is read as it is."""
 
     def seal(self, subject: bytes, field: bytes, plain: bytes, *, repeatable: bool = False) -> bytes:
         """`plain`, sealed with the active key for one field of one subject.
@@ -113,6 +118,8 @@ def unpack_sealed(stored: bytes) -> tuple[str, bytes]:
         RecordUnreadable: they are damaged.
     """
     try:
+        if not is_sealed(stored):
+            raise tampered_error("")
         envelope = _DECODER.decode(stored)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as problem:
         raise tampered_error("") from problem
@@ -148,6 +155,14 @@ def tampered_error(key_id: str) -> RecordUnreadable:
     )
 
 
+def unsealed_error() -> RecordUnreadable:
+    """The error for what is not sealed, where only sealed values are accepted."""
+    return RecordUnreadable(
+        "What is stored is not sealed, and this keyring accepts only what is (accept_plain=False). It did run before and "
+        "nothing ran now; look at who writes to the store, or seal it with `semel reseal`."
+    )
+
+
 def seal_failure(sealer: Sealer, subject: bytes, field: bytes, failure: Failure) -> Failure:
     """An error as it is stored: type and message sealed together. A failure sent again is recognised by its bytes."""
     return Failure(SEALED, b64encode(sealer.seal(subject, field, _packed(failure), repeatable=True)).decode())
@@ -161,7 +176,8 @@ def _packed(failure: Failure) -> bytes:
 def open_failure(sealer: Sealer, subject: bytes, field: bytes, failure: Failure) -> Failure:
     """An error as it was before it was sealed; one of the type `semel.Unreadable` where it cannot be opened."""
     if failure.type != SEALED:
-        return failure
+        is_taken = sealer.accepts_plain or failure.type.startswith(_OF_SEMEL)  # what stores write by themselves
+        return failure if is_taken else Failure(UNREADABLE, str(unsealed_error()))
     sealed = sealed_text(failure)
     if sealed is None:
         return Failure(UNREADABLE, "the sealed text of the error is longer than this store keeps there, or was changed")

@@ -51,6 +51,8 @@ class Keyring:
     Args:
         active: the id of the key that seals.
         keys: keys by their ids: 32 bytes, 64 hexadecimal digits, or base64 of 32 bytes.
+        accept_plain: whether what is not sealed is read as it is, as records are from before sealing was switched on.
+            False, once nothing of that kind is left: then nobody who can write to the store can put an answer there.
         fetch: called with an id that is not among `keys`, as for a key service; what it gives is kept. It is called for
             the active key at once and for any other at most once, by whoever meets it first, who waits for it.
 
@@ -59,7 +61,14 @@ class Keyring:
         DependencyMissing: cryptography is not installed.
     """
 
-    def __init__(self, *, active: str, keys: Mapping[str, Key] | None = None, fetch: Fetch | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        active: str,
+        keys: Mapping[str, Key] | None = None,
+        fetch: Fetch | None = None,
+        accept_plain: bool = True,
+    ) -> None:
         given: object = {} if keys is None else keys
         if not isinstance(given, Mapping):
             raise UsageError(f"keys= maps ids to keys, and is a {type(given).__name__}; {_NOTHING}.")
@@ -67,26 +76,36 @@ class Keyring:
             raise UsageError(f"fetch= is called with the id of a key, and is a {type(fetch).__name__}; {_NOTHING}.")
         self._keys = {_check_id(key_id): _DerivingKey(key_id, read_key(key_id, key)) for key_id, key in given.items()}
         self._fetch = fetch
+        self._accepts_plain = accept_plain
         self._active = _check_id(active)
         self._sealing = self._active_key()
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], *, active: str, fetch: Fetch | None = None) -> Keyring:
+    def from_file(
+        cls, path: str | os.PathLike[str], *, active: str, fetch: Fetch | None = None, accept_plain: bool = True
+    ) -> Keyring:
         """A keyring with the keys of a TOML file, one line `id = "key"` for each.
 
         Raises:
             UsageError: the file cannot be read, or a key is not usable.
         """
-        return cls(active=active, keys=read_key_file(path), fetch=fetch)
+        return cls(active=active, keys=read_key_file(path), fetch=fetch, accept_plain=accept_plain)
 
     @classmethod
-    def from_environment(cls, *, active: str, variable: str = VARIABLE, fetch: Fetch | None = None) -> Keyring:
+    def from_environment(
+        cls, *, active: str, variable: str = VARIABLE, fetch: Fetch | None = None, accept_plain: bool = True
+    ) -> Keyring:
         """A keyring with the keys of an environment variable: `id=key`, several with commas between them.
 
         Raises:
             UsageError: the variable is not set, or a key is not usable.
         """
-        return cls(active=active, keys=read_key_text(os.environ.get(variable, ""), variable), fetch=fetch)
+        return cls(
+            active=active,
+            keys=read_key_text(os.environ.get(variable, ""), variable),
+            fetch=fetch,
+            accept_plain=accept_plain,
+        )
 
     def __repr__(self) -> str:
         return f"Keyring(active={self._active!r}, keys=<{', '.join(sorted(self._keys))}>)"
@@ -95,6 +114,11 @@ class Keyring:
     def active(self) -> str:
         """The id of the key that seals."""
         return self._active
+
+    @property
+    def accepts_plain(self) -> bool:
+        """Whether what is not sealed is read as it is."""
+        return self._accepts_plain
 
     @property
     def ids(self) -> frozenset[str]:

@@ -41,7 +41,7 @@ from semel.core.operations import (
     Reused,
     StateMismatch,
 )
-from semel.core.record import UNREADABLE, Failure, Status, Step, StoredRecord
+from semel.core.record import UNREADABLE, Failure, Status, Step, StoredRecord, is_tombstone
 from semel.core.sealing import (
     ERROR,
     EVENT_ATTRIBUTES,
@@ -58,6 +58,7 @@ from semel.core.sealing import (
     open_failure,
     step_field,
     unreadable_outcome,
+    unsealed_error,
 )
 from semel.errors import RecordUnreadable
 from semel.stores.sealing.operations import subject_of
@@ -86,7 +87,11 @@ def open_bytes(sealer: Sealer, subject: bytes, field: bytes, stored: bytes) -> b
     Raises:
         RecordUnreadable: it cannot be opened.
     """
-    return sealer.open(subject, field, stored) if is_sealed(stored) else stored
+    if is_sealed(stored):
+        return sealer.open(subject, field, stored)
+    if sealer.accepts_plain or is_tombstone(stored):
+        return stored
+    raise unsealed_error()
 
 
 def _outcome(sealer: Sealer, subject: bytes, field: bytes, stored: bytes) -> bytes:
@@ -249,6 +254,8 @@ def _item(sealer: Sealer, number: int, item: StoredItem) -> StoredItem:
     """
     subject = item_subject(number, item.position)
     outcome = None if item.outcome is None else _outcome(sealer, subject, ITEM_OUTCOME, item.outcome)
+    if item.is_erased:
+        return item
     return replace(item, data=open_bytes(sealer, subject, ITEM_DATA, item.data), outcome=outcome)
 
 
