@@ -158,8 +158,8 @@ def tampered_error(key_id: str) -> RecordUnreadable:
 def unsealed_error() -> RecordUnreadable:
     """The error for what is not sealed, where only sealed values are accepted."""
     return RecordUnreadable(
-        "What is stored is not sealed, and this keyring accepts only what is (accept_plain=False). It did run before and "
-        "nothing ran now; look at who writes to the store, or seal it with `semel reseal`."
+        "What is stored is not sealed, and this keyring accepts only what is (accept_plain=False). It did run before "
+        "and nothing ran now; look at who writes to the store, or seal it with `semel reseal`."
     )
 
 
