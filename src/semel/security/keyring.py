@@ -181,17 +181,17 @@ class _DerivingKey:
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in extracted))
         self._start = sealed_start(key_id)
         name = key_id.encode()
-        self._bound = _VERSION + len(name).to_bytes(1, "big") + name
+        self._name = _VERSION + len(name).to_bytes(1, "big") + name
 
     def seal(self, subject: bytes, field: bytes, plain: bytes, *, repeatable: bool) -> bytes:
-        bound = self._bound + len(field).to_bytes(1, "big") + field + subject
+        bound = b"%b%c%b%b" % (self._name, len(field), field, subject)
         derived = self._derive(bound + b"\x01")
         # A nonce from key and text gives the same text the same bytes, and another text another nonce.
         nonce = _nonce_of(derived, plain) if repeatable else os.urandom(_NONCE_BYTES)
         return pack_sealed(self._start, nonce + AESGCM(derived).encrypt(nonce, plain, bound))
 
     def open(self, subject: bytes, field: bytes, body: bytes) -> bytes:
-        bound = self._bound + len(field).to_bytes(1, "big") + field + subject
+        bound = b"%b%c%b%b" % (self._name, len(field), field, subject)
         return AESGCM(self._derive(bound + b"\x01")).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], bound)
 
     def _derive(self, info: bytes) -> bytes:
