@@ -22,6 +22,7 @@ from bench.cases.redis_one import REDIS_ONE
 from bench.cases.redis_peers import REDIS_IDEMKIT, REDIS_POWERTOOLS
 from bench.cases.round_trips import REDIS_ROUND_TRIPS, ROUND_TRIPS
 from bench.cases.rows import ROWS
+from bench.cases.sealing import SEALING
 from bench.cases.sqlite_many import SQLITE_64
 from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
 from bench.cases.sweep import SWEEP
@@ -72,6 +73,7 @@ CASES = {
         LATENCY,
         ROWS,
         SWEEP,
+        SEALING,
     )
 }
 

@@ -17,6 +17,7 @@ from semel.core.fingerprint import Secret
 from semel.core.key import KeyRing, KeyValue
 from semel.core.observer import Logging, Observer
 from semel.core.policy import Policy
+from semel.core.sealing import Sealer
 from semel.core.store import Store, libraries_of
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock, SystemClock
@@ -112,13 +113,47 @@ def _check_installed(store: Store, kind: int) -> None:
         raise missing_error(f"{store.name.partition(':')[0]}://", libraries[kind])
 
 
-def _with_tiers(store: Store, cache: object, observer: Observer | None) -> Store:
-    """The store, behind a cache where one was asked for."""
+def _with_tiers(store: Store, cache: object, observer: Observer | None, seal: Sealer | None) -> Store:
+    """The store, sealed and behind a cache where one was asked for.
+
+    Raises:
+        UsageError: what was given does not seal.
+    """
+    if seal is not None:
+        from semel.stores.sealing import SealedStore
+
+        if not (hasattr(seal, "seal") and hasattr(seal, "open")):
+            message = f"seal= takes a keyring, not {type(seal).__name__}; nothing was opened. Write seal=Keyring(…)."
+            raise UsageError(message)
+        store = SealedStore(store, seal)
     if cache is None:
         return store
     from semel.stores.cache import Cache, TieredStore
 
-    return TieredStore(store, Cache.of(cache), observer=observer)
+    return TieredStore(store, Cache.of(cache), observer=observer, sealer=seal)
+
+
+def keyring_of(settings: Settings) -> Sealer | None:
+    """The keyring that the table `[security]` describes; None: nothing is sealed.
+
+    Raises:
+        UsageError: keys are named without one that seals, or one is not usable.
+        DependencyMissing: cryptography is not installed.
+    """
+    security = settings.security
+    active, file = security.get("active_key"), security.get("key_file")
+    if active is None:
+        if file is not None:
+            raise UsageError(
+                "security.key_file names keys, and security.active_key none that seals; nothing was opened."
+            )
+        return None
+    from semel.security import Keyring
+
+    plain = security.get("accept_plain", True)
+    if file is None:
+        return Keyring.from_environment(active=active, accept_plain=plain)
+    return Keyring.from_file(file, active=active, accept_plain=plain)
 
 
 def _open_configured_store(settings: Settings, kind: int, observer: Observer, clock: Clock) -> Store:
@@ -172,6 +207,7 @@ class _OnPlace(SemelBase[E]):
         observer: Observer | None = None,
         clock: Clock | None = None,
         fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+        seal: Sealer | None = None,
     ) -> Self:
         """An engine as a settings file and the environment say. Nothing is connected yet.
 
@@ -181,6 +217,7 @@ class _OnPlace(SemelBase[E]):
             observer: told what happens; by default what the table `[telemetry]` asks for, else `logging`.
             clock: what waiting is measured by; tests put a virtual one here.
             fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
+            seal: seals what is stored, in the place of the keys that `[security]` names.
 
         Raises:
             UsageError: the file cannot be read, a name is unknown, or a value is not usable.
@@ -196,6 +233,7 @@ class _OnPlace(SemelBase[E]):
             clock=clock,
             limits=settings.to_limits(),
             fingerprint_secret=fingerprint_secret,
+            seal=(seal or keyring_of(settings)) if settings.enabled else None,
         )
         made._engine.declare(settings.operations)
         return made
@@ -210,12 +248,13 @@ class _OnPlace(SemelBase[E]):
         clock: Clock | None = None,
         limits: Limits | None = None,
         fingerprint_secret: Secret | Sequence[Secret | None] | None = None,
+        seal: Sealer | None = None,
         **settings: Any,
     ) -> None:
         found = open_store(store, **settings)
         _check_installed(found, self._kind)
         engine = _ENGINES[self._kind](
-            _with_tiers(found, cache, observer),
+            _with_tiers(found, cache, observer, seal),
             policy=policy,
             observer=observer,
             clock=clock,
@@ -236,6 +275,7 @@ class Semel(_OnPlace[SyncEngine], SyncErasing, SyncSemelBase):
         clock: what waiting is measured by; tests put a virtual one here.
         limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
         fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
+        seal: seals what is stored: a `semel.security.Keyring`.
         settings: settings of the store, as its reference page names them.
     """
 
@@ -253,6 +293,7 @@ class AsyncSemel(_OnPlace[AsyncEngine], AsyncErasing, AsyncSemelBase):
         clock: what waiting is measured by; tests put a virtual one here.
         limits: how much a store in trouble is asked, how many may wait for it, and how many for others.
         fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
+        seal: seals what is stored: a `semel.security.Keyring`.
         settings: settings of the store, as its reference page names them.
     """
 

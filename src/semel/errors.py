@@ -288,7 +288,10 @@ class ResultNotKept(SemelError):
 
 
 class RecordUnreadable(SemelError):
-    """Stored data that this version cannot read; nothing ran."""
+    """Stored data that cannot be read; nothing ran.
+
+    A newer version wrote it, the key that it is sealed with is not at hand, or it was changed.
+    """
 
     code = "record_unreadable"
 

@@ -22,6 +22,7 @@ PACKAGES: Final = {
     "boto3": "semel[dynamodb]",
     "botocore": "semel[dynamodb]",
     "celery": "semel[celery]",
+    "cryptography": "semel[security]",
     "django": "django",
     "fastapi": "fastapi",
     "faststream": "semel[faststream]",

@@ -166,7 +166,7 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
         "console": _read_flag,
         "consumers": _read_texts,
     },
-    "security": {},
+    "security": {"active_key": _read_text, "key_file": _read_text, "accept_plain": _read_flag},
     "telemetry": {
         "prometheus": _read_flag,
         "max_operations": _read_count,
@@ -186,6 +186,10 @@ _HINTS: Final = {
     "waiters": "Write max_waiting.",
     "pool_size": "Write size in the table [pool].",
     "url": "Write store.",
+    **dict.fromkeys(
+        ("keys", "key"),
+        'Keys do not stand in the settings file: write key_file = "…", or set the variable SEMEL_SEAL_KEYS.',
+    ),
 }
 
 

@@ -51,6 +51,7 @@ _COMMANDS: Final = {
     "bulk": ("bulk:bulk", _RECORDS),
     "migrate": ("migrate:migrate", _DATABASE),
     "sweep": ("sweep:sweep", _DATABASE),
+    "reseal": ("reseal:reseal", _DATABASE),
     "doctor": ("doctor:doctor", _DATABASE),
     "restored": ("restored:restored", _DATABASE),
 }

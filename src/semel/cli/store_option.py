@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from semel.api import Semel, open_store
+from semel.api import Semel, keyring_of, open_store
 from semel.cli.exit_codes import not_found_error, usage_error
 from semel.core.store import Store, path_of
 from semel.engine.async_engine import AsyncSemelBase
@@ -172,10 +172,13 @@ def _read_only_settings(place: str) -> dict[str, Any]:
 
 
 def open_engine(url: str | None) -> Semel:
-    """An engine on the store at a URL or path, behind the cache that is named: erasing has to reach it."""
+    """An engine on the store at a URL or path, behind the cache that is named: erasing has to reach it.
+
+    What is sealed is opened with the keys of the settings file.
+    """
     settings = chosen_settings(url)
     cache = os.environ.get(CACHE_VARIABLE) if settings is None else settings.cache
-    return Semel(store_at(url), cache=cache or None)
+    return Semel(store_at(url), cache=cache or None, seal=None if settings is None else keyring_of(settings))
 
 
 def app_option(purpose: str) -> Any:

@@ -413,6 +413,8 @@ class NotKept(msgspec.Struct, frozen=True):
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Envelope)
 TOMBSTONE = "none"
+UNREADABLE: Final = "semel.Unreadable"
+"""What stands in the place of something sealed that could not be opened: a codec, or the type of a failure."""
 _TOMBSTONE_START = b"\x95" + _ENCODER.encode(VERSION) + _ENCODER.encode(TOMBSTONE)  # an array of five begins with 95
 
 
@@ -453,7 +455,7 @@ def unpack_outcome(stored: bytes) -> tuple[str, bytes] | NotKept:
     if envelope.version != VERSION:
         raise unreadable_error(f"it has version {envelope.version}, and this release reads {VERSION}")
     if envelope.seal:
-        raise unreadable_error(f"it is sealed with key {envelope.seal!r}, which is not at hand")
+        raise _sealed_error(envelope)
     if envelope.codec == TOMBSTONE:
         return NotKept(envelope.body.decode(errors="replace"))
     match envelope.compression:
@@ -477,6 +479,13 @@ def _decompress(body: bytes) -> bytes:
     if not unpacking.eof:
         raise unreadable_error("its compressed body is damaged")
     return found
+
+
+def _sealed_error(envelope: Envelope) -> RecordUnreadable:
+    """Why a sealed outcome was not opened: by whoever tried, or because nobody had a keyring."""
+    if envelope.codec == UNREADABLE:
+        return RecordUnreadable(envelope.body.decode(errors="replace"), key_id=envelope.seal)
+    return unreadable_error(f"it is sealed with the key {envelope.seal!r}, and no keyring was given (seal=)")
 
 
 def unreadable_error(why: str) -> RecordUnreadable:

@@ -46,6 +46,7 @@ class Capability(Enum):
     MIGRATION_SQL = "`semel migrate --sql`: `admin().pending_sql`"
     ONLINE_MIGRATION = "migrations while workers run, in two halves, with partitions"
     SEARCH_INDEXES = "`semel migrate --search`: indexes on demand, `admin().migrate(search=True)`"
+    RESEAL = "`semel reseal`: sealing again what was sealed with an older key, `admin().sealed_rows`"
     RESTORE_HOLD = "`semel restored`: `admin().restored` and `admin().end_restored`"
 
 
@@ -61,6 +62,7 @@ ADMINISTRATION: Final = frozenset(
         Capability.MIGRATION_SQL,
         Capability.ONLINE_MIGRATION,
         Capability.SEARCH_INDEXES,
+        Capability.RESEAL,
         Capability.RESTORE_HOLD,
     }
 )

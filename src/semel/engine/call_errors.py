@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from semel.core import codec
 from semel.core.key import Key
 from semel.core.operations import TransactionJoined
-from semel.core.record import ERASED_REASON, ERASED_RESOLUTION, Failure, Lease, Note, Status, StoredRecord
+from semel.core.record import ERASED_REASON, ERASED_RESOLUTION, UNREADABLE, Failure, Lease, Note, Status, StoredRecord
+from semel.core.sealing import SEALED
 from semel.errors import (
     FailedBefore,
     InDoubt,
@@ -171,7 +172,20 @@ def replay(record: StoredRecord, shape: codec.Shape) -> Any:
         return codec.decode(record.outcome, shape)
     if record.status is Status.CANCELLED:
         raise failed_before_error(Failure("semel.Cancelled", _why_cancelled(record.note)), record)
-    raise failed_before_error(record.error or Failure("semel.Unknown", "no error was kept"), record)
+    raise _stored_failure_error(record.error or Failure("semel.Unknown", "no error was kept"), record)
+
+
+def _stored_failure_error(failure: Failure, record: StoredRecord) -> FailedBefore | RecordUnreadable:
+    """The stored failure; one that nobody could open is no answer."""
+    if failure.type == UNREADABLE:
+        return RecordUnreadable(failure.message, reference=record.reference)
+    if failure.type == SEALED:
+        message = (
+            f"{named(record.key)} failed before, and its error is sealed; nothing ran now. Give the engine the keyring "
+            f"that it was sealed with (seal=)."
+        )
+        return RecordUnreadable(message, reference=record.reference)
+    return failed_before_error(failure, record)
 
 
 def _why_cancelled(note: Note | None) -> str:

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Final, Literal, NoReturn, Protocol, cast
+from typing import Any, Final, Literal, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -187,6 +188,10 @@ _REFUSALS: Final = {
     Capability.MIGRATION_SQL: "{name} knows no SQL; nothing was done. Without --sql the table is made.",
     Capability.ONLINE_MIGRATION: ("--half and --partitions are for SQL servers, not for {name}; nothing was done."),
     Capability.SEARCH_INDEXES: "{name} has no indexes to be made on demand (--search); nothing was done.",
+    Capability.RESEAL: (
+        "{name} cannot be sealed again in place; nothing was done. Keep older keys in the keyring until what "
+        "they sealed has expired."
+    ),
     Capability.RESTORE_HOLD: "{name} takes no restore mark, only servers do; nothing was done.",
     Capability.INVALIDATIONS: (
         "{name} cannot stand behind a cache: it does not record pending invalidations. Nothing was changed. "
@@ -210,6 +215,23 @@ class Marked(msgspec.Struct, frozen=True):
     mark: Mark
     held: int
     forgotten: int
+
+
+class SealedRows(Protocol):
+    """The rows of a SQL store, for sealing their values again."""
+
+    @property
+    def step_key(self) -> tuple[str, ...]:
+        """The columns that tell finished steps apart."""
+
+    def fill(self, text: str) -> str:
+        """`text` with the names of the tables in it, such as `{record_table}`."""
+
+    def execute(self, text: str, values: tuple[Any, ...] = ()) -> list[Sequence[Any]]:
+        """Run one statement, with `?` for each value; answers its rows."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """What is executed inside is committed together, where that is cheaper than one by one."""
 
 
 class Admin:
@@ -250,6 +272,14 @@ class Admin:
         """
         del horizon
         self._refuse(Capability.EXAMINE)
+
+    def sealed_rows(self) -> AbstractContextManager[SealedRows]:
+        """The rows that may hold sealed values, while the context is open.
+
+        Raises:
+            UsageError: the store lacks `Capability.RESEAL`.
+        """
+        self._refuse(Capability.RESEAL)
 
     def restored(self, at_us: int, for_us: int, operations: tuple[str, ...] | None = None) -> Marked:
         """Set the restore mark.

@@ -34,6 +34,11 @@ class StoreWrapper(ABC):
         """The store behind. Asked for each time, so it may be found as late as that."""
 
     @property
+    def behind(self) -> Store:
+        """The store that everything is passed on to."""
+        return self._behind()
+
+    @property
     def name(self) -> str:
         """What the store behind is called in messages."""
         return self._behind().name

@@ -42,6 +42,7 @@ ADMIN_MEMBERS = {
     Capability.MIGRATION_SQL: ("pending_sql",),
     Capability.ONLINE_MIGRATION: ("migrate", "pending"),
     Capability.SEARCH_INDEXES: ("migrate",),
+    Capability.RESEAL: ("sealed_rows",),
     Capability.RESTORE_HOLD: ("restored", "end_restored"),
 }
 

@@ -46,7 +46,8 @@ from semel.core.operations import (
     Reused,
 )
 from semel.core.record import NOTHING, Status, StoredRecord
-from semel.errors import SemelError, StoreUnavailable
+from semel.core.sealing import CACHE_ENTRY, Sealer
+from semel.errors import RecordUnreadable, SemelError, StoreUnavailable
 from semel.stores.cache.operations import (
     CacheGet,
     CacheHit,
@@ -84,16 +85,17 @@ def fits(record: StoredRecord) -> bool:
     return size_of(record) <= LARGEST
 
 
-def pack_record(record: StoredRecord, now_us: int) -> bytes:
-    """An entry; `now_us` is the store's now when the record was read there."""
-    return _ENCODER.encode(_Entry(now_us, replace(record, steps=()) if record.steps else record))
+def pack_record(record: StoredRecord, now_us: int, sealer: Sealer | None = None) -> bytes:
+    """An entry, sealed as a whole where there is a sealer; `now_us` is the store's now when the record was read."""
+    body = _ENCODER.encode(_Entry(now_us, replace(record, steps=()) if record.steps else record))
+    return body if sealer is None else sealer.seal(record.key.digest, CACHE_ENTRY, body)
 
 
-def unpack_record(body: bytes) -> tuple[StoredRecord, int] | None:
-    """The record of an entry and when it was read; None where it cannot be read."""
+def unpack_record(body: bytes, digest: bytes, sealer: Sealer | None = None) -> tuple[StoredRecord, int] | None:
+    """The record of the entry of `digest` and when it was read; None where it cannot be read, or is not sealed."""
     try:
-        entry = _DECODER.decode(body)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        entry = _DECODER.decode(body if sealer is None else sealer.open(digest, CACHE_ENTRY, body))
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecordUnreadable):
         return None
     return entry.record, entry.now_us
 

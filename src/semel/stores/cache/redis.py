@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from semel.core.sealing import Sealer
 from semel.core.store import Plan
 from semel.errors import StoreUnavailable
 from semel.stores.cache.logic import CacheBreaker, pack_record, unpack_record
@@ -44,7 +45,12 @@ class RedisCache:
     max_operations = 64
 
     def __init__(
-        self, cache: Cache, gate: CacheBreaker, install_id: Callable[[], bytes | None], clock: StoreClock | None = None
+        self,
+        cache: Cache,
+        gate: CacheBreaker,
+        install_id: Callable[[], bytes | None],
+        clock: StoreClock | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
         assert cache.url is not None  # noqa: S101 - without a URL there is no such tier
         spelt = {} if "pattern=" in cache.url else {"pattern": PATTERN}
@@ -58,6 +64,7 @@ class RedisCache:
         self._context = RedisContext(settings, Pattern(settings.pattern))
         self._gate = gate
         self._install_id = install_id
+        self._sealer = sealer
         self.name = settings.name
 
     def plan(self, operations: Sequence[CacheOperation], *, joined: bool) -> Plan:
@@ -73,10 +80,10 @@ class RedisCache:
         elif self._gate.resting and not isinstance(operations[0], CacheInvalidate):
             replies = [_breaker_open_error()] * len(operations)
         else:
-            naming = Naming(self._context.pattern, install_id)
+            naming = Naming(self._context.pattern, install_id, self._sealer)
             replies = yield [write(naming, operation) for operation in operations]
             self._note(replies)
-        return [read(operation, reply) for operation, reply in zip(operations, replies, strict=True)]
+        return [read(self._sealer, operation, reply) for operation, reply in zip(operations, replies, strict=True)]
 
     def _note(self, replies: Sequence[Reply]) -> None:
         silent = next((reply for reply in replies if isinstance(reply, StoreUnavailable)), None)
@@ -95,10 +102,11 @@ class RedisCache:
 
 
 class Naming(NamedTuple):
-    """How the keys of entries are spelt, for one database."""
+    """How the keys of entries are spelt, for one database, and what seals them."""
 
     pattern: Pattern
     install_id: bytes
+    sealer: Sealer | None
 
     def key(self, operation: str, digest: bytes) -> str:
         """The key of an entry: in the place of the digest stands which database it is, and then the digest."""
@@ -110,11 +118,10 @@ def _get_script(naming: Naming, operation: CacheGet) -> Script:
     return Script("get", naming.key(key.operation, key.digest), (operation.epoch, EPOCH_US))
 
 
-def _get_answer(operation: CacheGet, reply: Reply) -> Any:
-    del operation
+def _get_answer(sealer: Sealer | None, operation: CacheGet, reply: Reply) -> Any:
     match reply:
         case [1, bytes(body), int(), int(rest)]:
-            entry = unpack_record(body)
+            entry = unpack_record(body, operation.key.digest, sealer)
             return CacheMiss() if entry is None else CacheHit(*entry, rest)
         case [0, bytes(epoch), int(now), int()]:
             return CacheMiss(epoch, now)
@@ -123,12 +130,12 @@ def _get_answer(operation: CacheGet, reply: Reply) -> Any:
 
 def _put_script(naming: Naming, operation: CachePut) -> Script:
     key = operation.record.key
-    body = pack_record(operation.record, operation.now_us)
+    body = pack_record(operation.record, operation.now_us, naming.sealer)
     return Script("put", naming.key(key.operation, key.digest), (operation.epoch, operation.until_us, body))
 
 
-def _put_answer(operation: CachePut, reply: Reply) -> Any:
-    del operation
+def _put_answer(sealer: Sealer | None, operation: CachePut, reply: Reply) -> Any:
+    del sealer, operation
     return CachePutResult(reply == 1, full=reply == _NO_ROOM)
 
 
@@ -136,14 +143,14 @@ def _invalidate_script(naming: Naming, operation: CacheInvalidate) -> Script:
     return Script("invalidate", naming.key(operation.operation, operation.digest), (operation.quiet_us,))
 
 
-def _invalidate_answer(operation: CacheInvalidate, reply: Reply) -> Any:
-    del operation
+def _invalidate_answer(sealer: Sealer | None, operation: CacheInvalidate, reply: Reply) -> Any:
+    del sealer, operation
     if isinstance(reply, int):
         return CacheInvalidated(reply)
     return reply if isinstance(reply, Exception) else _not_understood_error()
 
 
-_WAYS: Final[dict[type, tuple[Callable[[Naming, Any], Script], Callable[[Any, Reply], Any]]]] = {
+_WAYS: Final[dict[type, tuple[Callable[[Naming, Any], Script], Callable[[Sealer | None, Any, Reply], Any]]]] = {
     CacheGet: (_get_script, _get_answer),
     CachePut: (_put_script, _put_answer),
     CacheInvalidate: (_invalidate_script, _invalidate_answer),

@@ -19,6 +19,7 @@ from semel.core.circuit import Breaker
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
+from semel.core.sealing import Sealer
 from semel.core.store import (
     AsyncDriver,
     Batching,
@@ -47,6 +48,7 @@ class TieredStore(StoreWrapper):
         store: the store that decides: of SQL, or in memory for tests.
         cache: a URL or a `Cache`.
         observer: told of hits, misses, and a cache that does not answer; by default it goes to `logging`.
+        sealer: seals the entries of a shared cache.
         clock: a virtual clock for the cache's server, for tests alone.
         monotonic: what lives in this process are measured by.
 
@@ -60,6 +62,7 @@ class TieredStore(StoreWrapper):
         cache: str | Cache,
         *,
         observer: Observer | None = None,
+        sealer: Sealer | None = None,
         clock: StoreClock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -75,7 +78,7 @@ class TieredStore(StoreWrapper):
         self._store = behind = cast("CacheableStore", store)
         self._gate = CacheBreaker(breaker, monotonic, observer)
         self._local = LruCache(given.local, given.local_bytes) if given.local else None
-        self._shared = _shared_cache(given, self._gate, lambda: behind.install_id, clock)
+        self._shared = _shared_cache(given, self._gate, lambda: behind.install_id, clock, sealer)
         self._tiers = Tiers(
             given,
             self._gate,
@@ -122,13 +125,17 @@ class TieredStore(StoreWrapper):
 
 
 def _shared_cache(
-    cache: Cache, gate: CacheBreaker, install_id: Callable[[], bytes | None], clock: StoreClock | None
+    cache: Cache,
+    gate: CacheBreaker,
+    install_id: Callable[[], bytes | None],
+    clock: StoreClock | None,
+    sealer: Sealer | None,
 ) -> SharedCache | None:
     if cache.url is None:
         return None
     with requires("cache=", "redis"):
         from semel.stores.cache.redis import RedisCache
-    return RedisCache(cache, gate, install_id, clock)
+    return RedisCache(cache, gate, install_id, clock, sealer)
 
 
 def _call(function: Callable[[], None] | None) -> None:

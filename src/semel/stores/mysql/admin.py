@@ -270,6 +270,8 @@ _NO: Final = frozenset({"0", "OFF"})
 class MysqlDoctor(ServerDoctor):
     """Looks at one place."""
 
+    step_key = ("digest", "life", "position", "identity")
+
     def __init__(self, settings: Settings) -> None:
         names = {**table_names(settings), "clock": clock_text(settings)}
         super().__init__(settings, names, MysqlDialect(settings))

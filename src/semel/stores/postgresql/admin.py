@@ -299,6 +299,8 @@ _SAFE_COMMIT: Final = frozenset({"on", "remote_apply", "remote_write", "local"})
 class PostgresDoctor(ServerDoctor):
     """Looks at one place."""
 
+    step_key = ("digest", "position", "step")
+
     def __init__(self, settings: Settings) -> None:
         names = {**table_names(settings), "clock": clock_text(settings)}
         super().__init__(settings, names, PostgresDialect(settings))

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -104,6 +105,14 @@ _ROUNDS = 5
 class Doctor(Protocol):
     """How one kind of server is looked at."""
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names of the tables, as parts of statements."""
+
+    @property
+    def step_key(self) -> tuple[str, ...]:
+        """The columns that tell finished steps apart."""
+
     def server(self) -> Looking:
         """Durability, replication, isolation, encoding: what the server is set to."""
 
@@ -130,6 +139,11 @@ class ServerDoctor:
         self._settings = settings
         self._names = names
         self._statements = statements
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names of the tables."""
+        return self._names
 
     def now(self) -> Command:
         """The store's clock."""
@@ -218,6 +232,27 @@ def _clock(connection: AdminConnection, doctor: Doctor) -> Finding:
     return about_clock(timedelta(microseconds=offset), timedelta(microseconds=way // 2000))
 
 
+class ServerRows:
+    """Rows on a server. Each statement commits by itself: locks on several rows could meet those of workers."""
+
+    def __init__(self, connection: AdminConnection, names: Mapping[str, str], step_key: tuple[str, ...]) -> None:
+        self._connection = connection
+        self._names = names
+        self.step_key = step_key
+
+    def fill(self, text: str) -> str:
+        """`text` with the names of the tables in it."""
+        return text.format_map(self._names)
+
+    def execute(self, text: str, values: tuple[Any, ...] = ()) -> list[Sequence[Any]]:
+        """Run one statement; answers its rows."""
+        return list(self._connection.run(_one(Command(text, values))))
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Nothing: each statement is one."""
+        return nullcontext()
+
+
 class SqlAdmin(Admin):
     """What operators do to a store on a SQL server."""
 
@@ -271,6 +306,12 @@ class SqlAdmin(Admin):
         """What is found here."""
         with self._connect() as connection:
             return examine(connection, self.doctor, self.migrations, self.restoring, horizon)
+
+    @contextmanager
+    def sealed_rows(self) -> Iterator[ServerRows]:
+        """The rows that may hold sealed values, on a connection of their own."""
+        with self._connect() as connection:
+            yield ServerRows(connection, self.doctor.names, self.doctor.step_key)
 
     def restored(self, at_us: int, for_us: int, operations: tuple[str, ...] | None = None) -> Marked:
         """Set the restore mark: see `Restoring`."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from semel.errors import SchemaOutdated
 from semel.stores.admin import MOST_COUNTED, Admin, Finding, Half, Numbers, about_records
@@ -55,6 +58,34 @@ def pending_sql(path: str | PathLike[str]) -> str:
     return schema().pending_sql(version) if is_pending(version, settings.name, may_migrate=True) else ""
 
 
+class FileRows:
+    """Rows of a file. A page of them is committed together: each commit waits for the disk."""
+
+    step_key = ("step",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def fill(self, text: str) -> str:
+        """`text` with the names of the tables in it."""
+        return re.sub(r"\{(\w+)_table\}", r"semel_\1", text)
+
+    def execute(self, text: str, values: tuple[Any, ...] = ()) -> list[Sequence[Any]]:
+        """Run one statement; answers its rows."""
+        return self._connection.execute(text, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One transaction, which is rolled back where something goes wrong."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+
 class SqliteAdmin(Admin):
     """What operators do to one file; in messages it is its path."""
 
@@ -71,6 +102,18 @@ class SqliteAdmin(Admin):
         """The SQL that `migrate` would run on this file now."""
         del half, search, partitions
         return pending_sql(self._settings.path)
+
+    @contextmanager
+    def sealed_rows(self) -> Iterator[FileRows]:
+        """The rows that may hold sealed values."""
+        connection, _ = connect_writer(self._settings, self._settings.busy_for)
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {round(self._settings.busy_for * 1000)}")
+            yield FileRows(connection)
+        except sqlite3.Error as error:
+            raise translate_error(error, self._settings.name) from error
+        finally:
+            connection.close()
 
     def examine(self, horizon: timedelta) -> list[Finding]:
         """What is found in the file."""

@@ -59,6 +59,7 @@ class SqliteStore:
             Capability.EXAMINE,
             Capability.MIGRATE,
             Capability.MIGRATION_SQL,
+            Capability.RESEAL,
         }
     )
 

@@ -144,7 +144,6 @@ CREATE TABLE IF NOT EXISTS {history_table} (
     ending         VARCHAR(16) COMMENT 'completed, failed, retryable, in_doubt or cancelled',
     error_type     TEXT COMMENT 'class of the error it ended with',
     error_message  TEXT COMMENT 'message of that error',
-    seal           INT NOT NULL DEFAULT 0 COMMENT '0: the error is not sealed',
     PRIMARY KEY (digest, life, position),
     CONSTRAINT {prefix}history_kind CHECK (kind IN ('attempt', 'taken_over', 'resolved', 'reopened', 'erased')),
     CONSTRAINT {prefix}history_ending CHECK (ending IN ('completed', 'failed', 'retryable', 'in_doubt', 'cancelled')),

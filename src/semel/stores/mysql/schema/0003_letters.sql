@@ -12,7 +12,6 @@ CREATE TABLE IF NOT EXISTS {letter_table} (
     keep_us        BIGINT NOT NULL COMMENT 'how long it is kept',
     attempts       INT NOT NULL COMMENT 'how often its handler was called',
     seen           INT NOT NULL COMMENT 'how often it was delivered since',
-    seal           INT NOT NULL DEFAULT 0 COMMENT '0: content and error are not sealed',
     readable       BOOLEAN NOT NULL COMMENT 'content is an event as JSON; else headers and body as they arrived',
     consumer       VARCHAR(255) NOT NULL COMMENT 'whose it is',
     scope          VARCHAR(255) NOT NULL COMMENT 'who the event is for',

@@ -36,7 +36,6 @@ COMMENT='semel: batches, and how far they are';
 CREATE TABLE IF NOT EXISTS {item_table} (
     batch      BIGINT NOT NULL COMMENT 'number of the batch',
     position   BIGINT NOT NULL COMMENT 'where it stood in the input, from 0',
-    seal       INT NOT NULL DEFAULT 0 COMMENT '0: the data is not sealed',
     status     SMALLINT NOT NULL DEFAULT 0 COMMENT '0 pending, 1 completed, 2 failed, 3 skipped, 4 in doubt',
     is_erased  BOOLEAN NOT NULL DEFAULT FALSE COMMENT 'the data was erased',
     id         VARCHAR(255) NOT NULL COMMENT 'together with the batch, the key of its record',

@@ -173,7 +173,6 @@ CREATE TABLE {history_table} (
     ended_us       bigint NOT NULL,
     position       bigint NOT NULL,
     number         integer NOT NULL,
-    seal           integer NOT NULL DEFAULT 0,
     kind           text COLLATE "C" NOT NULL,
     ending         text COLLATE "C",
     digest         bytea NOT NULL,
@@ -193,7 +192,6 @@ COMMENT ON COLUMN {history_table}.started_us IS 'when the attempt was granted, o
 COMMENT ON COLUMN {history_table}.ended_us IS 'when that was over';
 COMMENT ON COLUMN {history_table}.position IS 'the order of entries: eight times the fence, and 1 to 4 by kind';
 COMMENT ON COLUMN {history_table}.number IS 'which attempt it was, or how many there had been';
-COMMENT ON COLUMN {history_table}.seal IS '0: the error is not sealed';
 COMMENT ON COLUMN {history_table}.kind IS 'attempt, taken_over, resolved, reopened or erased';
 COMMENT ON COLUMN {history_table}.ending IS 'completed, failed, retryable, in_doubt or cancelled';
 COMMENT ON COLUMN {history_table}.digest IS 'the record it belongs to';

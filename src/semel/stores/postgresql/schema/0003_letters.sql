@@ -10,7 +10,6 @@ CREATE TABLE {letter_table} (
     keep_us        bigint NOT NULL,
     attempts       integer NOT NULL,
     seen           integer NOT NULL,
-    seal           integer NOT NULL DEFAULT 0,
     readable       boolean NOT NULL,
     id             bytea NOT NULL,
     record         bytea,
@@ -40,7 +39,6 @@ COMMENT ON COLUMN {letter_table}.expires_us IS 'from when it is forgotten';
 COMMENT ON COLUMN {letter_table}.keep_us IS 'how long it is kept';
 COMMENT ON COLUMN {letter_table}.attempts IS 'how often its handler was called';
 COMMENT ON COLUMN {letter_table}.seen IS 'how often it was delivered since';
-COMMENT ON COLUMN {letter_table}.seal IS '0: content and error are not sealed';
 COMMENT ON COLUMN {letter_table}.readable IS 'content is an event as JSON; else headers and body as they arrived';
 COMMENT ON COLUMN {letter_table}.id IS 'SHA-256 over consumer, record and body';
 COMMENT ON COLUMN {letter_table}.record IS 'digest of its record; NULL where what arrived has no identity';

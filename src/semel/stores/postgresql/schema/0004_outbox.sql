@@ -10,7 +10,6 @@ CREATE TABLE {outbox_table} (
     position      bigint NOT NULL GENERATED ALWAYS AS IDENTITY (SEQUENCE NAME {outbox_sequence} CACHE 1),
     added_us      bigint NOT NULL,
     time_us       bigint,
-    seal          integer NOT NULL DEFAULT 0,
     shard         smallint NOT NULL,
     is_binary     boolean NOT NULL,
     stream        text COLLATE "C" NOT NULL,
@@ -33,7 +32,6 @@ COMMENT ON COLUMN {outbox_table}.xid IS 'the transaction that added it';
 COMMENT ON COLUMN {outbox_table}.position IS 'the order of adding';
 COMMENT ON COLUMN {outbox_table}.added_us IS 'when it was added';
 COMMENT ON COLUMN {outbox_table}.time_us IS 'when it happened';
-COMMENT ON COLUMN {outbox_table}.seal IS '0: the data is not sealed';
 COMMENT ON COLUMN {outbox_table}.shard IS 'of the ordering key, or of the id; relays share a stream by shards';
 COMMENT ON COLUMN {outbox_table}.is_binary IS 'the data is bytes by itself, and not JSON';
 COMMENT ON COLUMN {outbox_table}.stream IS 'which relays publish it';
@@ -82,7 +80,6 @@ CREATE TABLE {parked_table} (
     parked_us      bigint NOT NULL,
     time_us        bigint,
     attempts       integer NOT NULL,
-    seal           integer NOT NULL DEFAULT 0,
     shard          smallint NOT NULL,
     is_binary      boolean NOT NULL,
     stream         text COLLATE "C" NOT NULL,
@@ -106,7 +103,6 @@ COMMENT ON COLUMN {parked_table}.position IS 'that of the outbox';
 COMMENT ON COLUMN {parked_table}.parked_us IS 'since when it is parked';
 COMMENT ON COLUMN {parked_table}.time_us IS 'when it happened';
 COMMENT ON COLUMN {parked_table}.attempts IS 'how often it was tried';
-COMMENT ON COLUMN {parked_table}.seal IS '0: the data is not sealed';
 COMMENT ON COLUMN {parked_table}.shard IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.is_binary IS 'as in the outbox';
 COMMENT ON COLUMN {parked_table}.stream IS 'as in the outbox';

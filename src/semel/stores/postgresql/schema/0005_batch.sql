@@ -59,7 +59,6 @@ COMMENT ON COLUMN {batch_table}.notes IS 'what people should know, as a JSON lis
 CREATE TABLE {item_table} (
     batch      bigint NOT NULL,
     position   bigint NOT NULL,
-    seal       integer NOT NULL DEFAULT 0,
     status     smallint NOT NULL DEFAULT 0,
     is_erased  boolean NOT NULL DEFAULT false,
     id         text COLLATE "C" NOT NULL,
@@ -75,7 +74,6 @@ CREATE INDEX {prefix}item_subject ON {item_table} (subject, batch, position) WHE
 COMMENT ON TABLE {item_table} IS 'semel: items of batches; their records have what became of them';
 COMMENT ON COLUMN {item_table}.batch IS 'number of the batch';
 COMMENT ON COLUMN {item_table}.position IS 'where it stood in the input, from 0';
-COMMENT ON COLUMN {item_table}.seal IS '0: the data is not sealed';
 COMMENT ON COLUMN {item_table}.status IS '0 pending, 1 completed, 2 failed, 3 skipped, 4 in doubt';
 COMMENT ON COLUMN {item_table}.is_erased IS 'the data was erased';
 COMMENT ON COLUMN {item_table}.id IS 'together with the batch, the key of its record';

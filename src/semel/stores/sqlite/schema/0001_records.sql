@@ -113,7 +113,7 @@ CREATE INDEX semel_step_record ON semel_step (digest, position);
 -- What happened to a record: written by the triggers below, in the very statement that changes the record, so that no
 -- writer can leave it out and a rollback takes both. `life` is created_us of the record. `position` is eight times the
 -- fence of the record, and 1 for an attempt, 2 for a decision, 3 for a reopening, 4 for an erasure: nothing is entered
--- twice. At most the 100 newest entries of a record are kept. `seal` is 0 for texts that are not sealed.
+-- twice. At most the 100 newest entries of a record are kept.
 CREATE TABLE semel_history (
     digest         BLOB NOT NULL CHECK (length(digest) = 32),
     life           INTEGER NOT NULL,
@@ -127,7 +127,6 @@ CREATE TABLE semel_history (
     ending         TEXT CHECK (ending IN ('completed', 'failed', 'retryable', 'in_doubt', 'cancelled')),
     error_type     TEXT,
     error_message  TEXT CHECK ((error_type IS NULL) = (error_message IS NULL)),
-    seal           INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (digest, life, position)
 ) STRICT, WITHOUT ROWID;
 

@@ -13,7 +13,6 @@ CREATE TABLE semel_letter (
     subject        TEXT,
     content        BLOB NOT NULL,
     readable       INTEGER NOT NULL CHECK (readable IN (0, 1)),
-    seal           INTEGER NOT NULL DEFAULT 0,
     attempts       INTEGER NOT NULL CHECK (attempts >= 0),
     error_type     TEXT,
     error_message  TEXT CHECK ((error_type IS NULL) = (error_message IS NULL)),

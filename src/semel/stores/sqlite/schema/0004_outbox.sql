@@ -16,8 +16,7 @@ CREATE TABLE semel_outbox (
     is_binary     INTEGER NOT NULL,
     attributes    BLOB NOT NULL,
     ordering_key  TEXT,
-    scope         TEXT NOT NULL,
-    seal          INTEGER NOT NULL DEFAULT 0
+    scope         TEXT NOT NULL
 ) STRICT;
 CREATE INDEX semel_outbox_stream ON semel_outbox (stream, position);
 
@@ -53,7 +52,6 @@ CREATE TABLE semel_parked (
     error_message  TEXT CHECK ((error_type IS NULL) = (error_message IS NULL)),
     attempts       INTEGER NOT NULL,
     parked_us      INTEGER NOT NULL,
-    seal           INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (stream, position)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX semel_parked_errors ON semel_parked (stream, ordering_key) WHERE error_type IS NOT NULL;

@@ -37,7 +37,6 @@ CREATE TABLE semel_item (
     position   INTEGER NOT NULL,
     status     INTEGER NOT NULL DEFAULT 0 CHECK (status BETWEEN 0 AND 4),
     is_erased  INTEGER NOT NULL DEFAULT 0,
-    seal       INTEGER NOT NULL DEFAULT 0,
     id         TEXT NOT NULL,
     subject    TEXT,
     data       BLOB NOT NULL,

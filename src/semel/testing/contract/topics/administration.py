@@ -425,12 +425,18 @@ async def _ready(
     return _client(world, *verdicts)
 
 
+def _count_records(admin: Admin) -> object:
+    with admin.sealed_rows() as rows:
+        return rows.execute(rows.fill("SELECT count(*) FROM {record_table}"))
+
+
 _ADMIN_CALLS: Final[dict[Capability, Callable[[Admin], object]]] = {
     Capability.EXAMINE: lambda admin: admin.examine(timedelta(hours=24)),
     Capability.MIGRATE: lambda admin: admin.migrate(),
     Capability.MIGRATION_SQL: lambda admin: admin.pending_sql(),
     Capability.ONLINE_MIGRATION: lambda admin: admin.migrate("pre"),
     Capability.SEARCH_INDEXES: lambda admin: admin.migrate(search=True),
+    Capability.RESEAL: _count_records,
     Capability.RESTORE_HOLD: lambda admin: admin.end_restored(),
 }
 """One call for each capability of the second port."""
