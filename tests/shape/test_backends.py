@@ -13,10 +13,17 @@ SPOKEN = {"dialect", "plan"}
 WHERE_NEEDED = {"driver", "listener"}
 """Servers of SQL share the driver in `stores/sql`; not every store tells of ends."""
 EXTRAS = {
-    "postgresql": {"outbox": "events are read by snapshots of transactions, which only this server has"},
-    "mysql": {"outbox": "published events are deleted, because nothing tells which commits have been seen"},
+    "postgresql": {
+        "outbox": "events are read by snapshots of transactions, which only this server has",
+        "audit": "the head of a chain moves, and entries are added, in one statement",
+    },
+    "mysql": {
+        "outbox": "published events are deleted, because nothing tells which commits have been seen",
+        "audit": "the head of a chain moves, and entries are added, in one transaction",
+    },
     "sqlite": {
         "commands": "what plans yield to the drivers",
+        "audit": "entries are added behind a head that nobody else can move meanwhile",
         "outbox": "events are read by position, which is the order of commits where there is one writer",
         "database": "the connections of a process to one file, its writer thread, and what a fork does to them",
         "joined": "the sqlite3 connection inside the caller's own, which SQLAlchemy, Django or aiosqlite may wrap",
@@ -59,7 +66,7 @@ def test_a_backend_has_no_other_folders(backend: str) -> None:
 
 def test_every_folder_of_stores_is_a_backend_or_known() -> None:
     folders = {path.name for path in STORES.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    assert folders == {*EXTRAS, "sql", "cache", "events", "batch"}
+    assert folders == {*EXTRAS, "sql", "cache", "events", "batch", "operators"}
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mysql", "sqlite"])

@@ -32,6 +32,7 @@ _EPILOG = (
 _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
 _RECORDS, _EVENTS, _BATCHES, _DATABASE, _PROOF = "Records", "Events", "Batches", "Database", "Proof"
+_OPERATORS: Final = "Operators"
 _COMMANDS: Final = {
     "list": ("list:list_records", _RECORDS),
     "count": ("count:count", _RECORDS),
@@ -47,6 +48,8 @@ _COMMANDS: Final = {
     "cache": ("cache:cache", _RECORDS),
     "events": ("events:events", _EVENTS),
     "batch": ("batch:batch", _BATCHES),
+    "audit": ("audit:audit", _OPERATORS),
+    "token": ("token:token", _OPERATORS),
     "migrate": ("migrate:migrate", _DATABASE),
     "sweep": ("sweep:sweep", _DATABASE),
     "doctor": ("doctor:doctor", _DATABASE),
