@@ -259,6 +259,14 @@ async def test_a_tail_that_was_cut_off_with_the_head_is_found_by_its_seal(chain:
     assert ("truncation", 5) in await chain.find()
 
 
+async def test_a_tail_that_was_cut_off_and_grew_again_is_found_by_its_seal(chain: Chain) -> None:
+    await _rewind(chain, 3)
+    chain.run("UPDATE semel_audit_head SET sealed = 0 WHERE {chain}")
+    for number in range(5):
+        await chain.audit.append(scope=chain.scope, actor="eve", action="a", target=str(number), reason="")
+    assert ("truncation", 5) in await chain.find()
+
+
 async def test_a_tail_that_was_cut_off_with_head_and_seals_is_found_by_its_anchor(chain: Chain) -> None:
     await _rewind(chain, 3)
     origin = chain.place.literal((await chain.entries())[0].previous)

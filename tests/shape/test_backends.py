@@ -13,17 +13,10 @@ SPOKEN = {"dialect", "plan"}
 WHERE_NEEDED = {"driver", "listener"}
 """Servers of SQL share the driver in `stores/sql`; not every store tells of ends."""
 EXTRAS = {
-    "postgresql": {
-        "outbox": "events are read by snapshots of transactions, which only this server has",
-        "audit": "the head of a chain moves, and entries are added, in one statement",
-    },
-    "mysql": {
-        "outbox": "published events are deleted, because nothing tells which commits have been seen",
-        "audit": "the head of a chain moves, and entries are added, in one transaction",
-    },
+    "postgresql": {"outbox": "events are read by snapshots of transactions, which only this server has"},
+    "mysql": {"outbox": "published events are deleted, because nothing tells which commits have been seen"},
     "sqlite": {
         "commands": "what plans yield to the drivers",
-        "audit": "entries are added behind a head that nobody else can move meanwhile",
         "outbox": "events are read by position, which is the order of commits where there is one writer",
         "database": "the connections of a process to one file, its writer thread, and what a fork does to them",
         "joined": "the sqlite3 connection inside the caller's own, which SQLAlchemy, Django or aiosqlite may wrap",
@@ -45,8 +38,8 @@ EXTRAS = {
     },
 }
 """Further modules of a backend, and why it has them."""
-FOLDERS = {"schema", "scripts", "events", "batch"}
-"""Beside modules: numbered migrations, what runs on the server, an outbox of more than one module, and batches."""
+FOLDERS = {"schema", "scripts", "events", "batch", "operators"}
+"""Beside modules: numbered migrations, scripts of the server, a larger outbox, batches, the audit chain."""
 
 
 @pytest.mark.parametrize("backend", sorted(EXTRAS))

@@ -348,7 +348,7 @@ def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
             text = f"entry {stray.seq}: it was put in behind the end of the chain, which is entry {stray.head}"
             faults.append(AuditFault(stray.scope, stray.seq, "insertion", text))
         else:
-            text = f"entry {stray.seq}: it was sealed, and the chain ends at entry {stray.head}"
+            text = f"entry {stray.seq}: it was sealed, and the head says that only entries up to {stray.head} are"
             faults.append(AuditFault(stray.scope, stray.seq, "truncation", text))
     return faults
 
