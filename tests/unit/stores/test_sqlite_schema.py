@@ -64,7 +64,7 @@ def test_the_table_has_the_columns_of_a_record(asker: Asker) -> None:
 
 
 def test_migrating_again_changes_nothing(path: Path) -> None:
-    assert migrate(path) == ["0001", "0002", "0003", "0004", "0005"]
+    assert migrate(path) == ["0001", "0002", "0003", "0004", "0005", "0006"]
     with connected(path) as connection:
         before = connection.execute("SELECT * FROM semel_schema").fetchall(), _install_id(connection)
         assert migrate(path) == []

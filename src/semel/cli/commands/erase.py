@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from semel.api import Semel
-from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchanged, login
+from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchanged, login, recorded
 from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.lookup import SHORTEST, Operation, check_which, find
 from semel.cli.printing import as_text, console
@@ -97,7 +99,9 @@ def _erase_record(
             meaning = Text.assemble(("Erased", "bold red"), ": its content is gone for good, and it never runs again.")
             ask(record, meaning, "Erase it?", reason=reason, who=who)
             check_unchanged(record, semel)
-        erased = semel.erase(record.key, reason=reason, by=who)
+        scope, target = record.key.scope, record.reference
+        with recorded(semel, action="erase", target=target, who=who, scope=scope, reason=reason):
+            erased = semel.erase(record.key, reason=reason, by=who)
     console().print(panel(erased, now()))
 
 
@@ -127,7 +131,11 @@ def _erase_subject(
         if not typer.confirm("\nErase it for good?", default=False):
             console().print("Nothing was erased.")
             raise typer.Exit(OTHER)
-    report = semel.erase_subject(subject, reason=reason, scope=where, by=by, scan=scan, dry_run=dry_run)
+    # The chain keeps for years who did what. A digest stands there for the person, who is not to be named any more.
+    target = f"subject {hashlib.sha256(subject.encode()).hexdigest()[:16]}"
+    entry = nullcontext() if dry_run else recorded(semel, action="erase", target=target, who=by, reason=reason)
+    with entry:
+        report = semel.erase_subject(subject, reason=reason, scope=where, by=by, scan=scan, dry_run=dry_run)
     _show(report)
     if not report.is_complete:
         raise typer.Exit(OTHER)
