@@ -10,6 +10,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
 from semel.api import AsyncSemel, Semel
@@ -17,8 +18,10 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
 from semel.events import Consumer, Relay
-from semel.server.access import Role
+from semel.server.access import Role, User
+from semel.server.api.protection import TooManyMisses
 from semel.server.api.routes import Api
+from semel.server.api.signin import ByToken
 from semel.server.app import find_attention, make_app
 from semel.server.attention import AttentionFinder
 from semel.server.engines import as_async
@@ -138,9 +141,14 @@ def _metrics_writer(semel: AsyncSemel, registry: CollectorRegistry) -> Callable[
 
 
 def _console_pages(api: Api) -> Sequence[BaseRoute]:
-    from semel.server.api.signin import ByToken
-    from semel.server.console.app import make_console
+    from semel.server.console.app import make_console  # it loads the templates
+
+    async def find_user(request: Request) -> User | None:
+        try:
+            return await api.sign_in.find(request)
+        except TooManyMisses:
+            return None
 
     sign_in = "/sign-in" if isinstance(api.sign_in, ByToken) else ""
-    console = make_console(api.actions, api.bulk, api.runner, user=api.sign_in.find, sign_in=sign_in)
+    console = make_console(api.actions, api.bulk, api.runner, user=find_user, sign_in=sign_in)
     return [Mount("/", app=console, name="console")]

@@ -17,8 +17,10 @@ from msgspec.structs import replace
 
 from semel import AsyncSemel
 from semel.core.operations import Operation, Query
+from semel.core.record import Term
 from semel.core.store import Plan
 from semel.server import User, console_app
+from semel.stores.search import term_number
 from semel.stores.sqlite import SqliteStore
 from semel.stores.sqlite.dialect import select_command
 from tests.effort import FULL
@@ -50,23 +52,22 @@ PAGES: Final = (
     "/doctor",
     "/bulk",
 )
-# The record of a sample, as often as asked for, under other keys and over a month; every tenth is found by a subject.
+# A record of the sample, as often as asked for, under other keys and over a month; every twentieth has one subject.
 _MANY: Final = """
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number}),
 one AS (SELECT * FROM semel_record WHERE operation = 'submit_claim' LIMIT 1)
 INSERT INTO semel_record (digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us,
     in_doubt_policy, reconcile_after_us, doubtful, attempts, outcome, created_us, started_us, updated_us, completed_us,
-    expires_us, keep_us, replays)
+    expires_us, keep_us, replays, subject)
 SELECT randomblob(32), CASE i % 3 WHEN 0 THEN 'acme' ELSE 'globex' END, 'op-' || (i % 20), 'key-' || i, 'completed', 0,
     one.fingerprint, 1, one.nonce, one.lease_us, 'rerun', 0, 0, 1, one.outcome, one.created_us - i * 2000000,
     one.created_us - i * 2000000, one.created_us - i * 2000000, one.created_us - i * 2000000 + i % 3000000,
-    one.expires_us, one.keep_us, i % 4
+    one.expires_us, one.keep_us, i % 4, CASE WHEN i % 20 = 7 THEN 'guest-3' END
 FROM n, one
 """
 _FOUND: Final = """
 INSERT INTO semel_search (digest, term, created_us, scope)
-SELECT r.digest, s.term, r.created_us, r.scope FROM semel_record AS r, (SELECT max(term) AS term FROM semel_search) AS s
-WHERE r.operation = 'op-7'
+SELECT r.digest, ?, r.created_us, r.scope FROM semel_record AS r WHERE r.operation = 'op-7'
 """
 
 
@@ -90,7 +91,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fill(path)
     with closing(sqlite3.connect(path)) as rows, rows:
         rows.execute(_MANY.format(number=NUMBER))
-        rows.execute(_FOUND)
+        rows.execute(_FOUND, [term_number(Term("subject", "", "guest-3"))])
     return path
 
 

@@ -70,7 +70,7 @@ def serve(
     made = replace(made, consumers=(*made.consumers, *(consumer or ())))
     semel, registry = _engine(url, app)
     cleanup = {} if settings is None else settings.cleanup
-    relaying = _relay(settings, semel)
+    relaying = make_relay(settings, semel)
     application = make_server_app(
         semel,
         made,
@@ -122,8 +122,8 @@ def _consumers(paths: tuple[str, ...]) -> list[Any]:
     return [load_consumer(path) for path in paths]
 
 
-def _relay(settings: Settings | None, semel: Semel | AsyncSemel) -> Relay | None:
-    """The relay that `[relay]` asks for."""
+def make_relay(settings: Settings | None, semel: Semel | AsyncSemel) -> Relay | None:
+    """The relay that `[relay]` asks for; None: it asks for none."""
     table = {} if settings is None else settings.relay
     if "publisher" not in table:
         return None
