@@ -25,6 +25,7 @@ from bench.cases.rows import ROWS
 from bench.cases.sqlite_many import SQLITE_64
 from bench.cases.sqlite_one import SQLITE_ONE, SQLITE_REPLAY
 from bench.cases.sweep import SWEEP
+from bench.cases.telemetry import TELEMETRY
 from bench.cases.tiered import TIERED
 from bench.cases.within import WITHIN
 from bench.cases.workflow import WORKFLOW
@@ -48,6 +49,7 @@ CASES = {
         REDIS_POWERTOOLS,
         REDIS_ONE,
         TIERED,
+        TELEMETRY,
         WITHIN,
         BATCH,
         BATCH_PEERS,

@@ -146,6 +146,15 @@ def _open_configured_store(settings: Settings, kind: int, observer: Observer, cl
     return LoggedStore(store)
 
 
+def _configured_observer(settings: Settings) -> Observer:
+    """The observer that settings ask for."""
+    if not settings.telemetry:
+        return Logging()
+    from semel.telemetry.configured import observer_of
+
+    return observer_of(settings.telemetry)
+
+
 E = TypeVar("E", bound=EngineBase)
 
 
@@ -168,7 +177,7 @@ class _OnPlace(SemelBase[E]):
         Args:
             settings: the path of the file, or settings that were read. None: the file that `SEMEL_SETTINGS` names, else
                 `semel.toml` in the working directory, else the environment alone.
-            observer: told what happens; by default it goes to `logging`.
+            observer: told what happens; by default what the table `[telemetry]` asks for, else `logging`.
             clock: what waiting is measured by; tests put a virtual one here.
             fingerprint_secret: keys the digests of what was asked; of several the first makes them, and all compare.
 
@@ -177,7 +186,7 @@ class _OnPlace(SemelBase[E]):
         """
         if not isinstance(settings, Settings):
             settings = read_settings(find_file() if settings is None else settings)
-        observer, clock = observer or Logging(), clock or SystemClock()
+        observer, clock = observer or _configured_observer(settings), clock or SystemClock()
         made = cls(
             _open_configured_store(settings, cls._kind, observer, clock),
             cache=settings.cache if settings.enabled else None,

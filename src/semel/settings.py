@@ -167,7 +167,13 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
         "consumers": _read_texts,
     },
     "security": {},
-    "telemetry": {},
+    "telemetry": {
+        "prometheus": _read_flag,
+        "max_operations": _read_count,
+        "logs": _read_flag,
+        "opentelemetry": _read_flag,
+        "keep_traces": _read_flag,
+    },
 }
 """The tables of the file with the names in them, and how each value is read; `[operations]` stands beside them."""
 TOP: Final[Mapping[str, Reader]] = {"store": _read_text, "cache": _read_text, "enabled": _read_flag}

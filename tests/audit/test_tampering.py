@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 
 import pytest
 from msgspec.structs import replace
 
 from semel import AsyncSemel
+from semel.core.flow import ask
 from semel.core.operators.audit import ReadEntries, ReadSeals
 from semel.core.operators.chain import StoredEntry, hash_entry, hash_range, hash_seal, name_chain
 from semel.engine.engine import engine_of
@@ -25,7 +26,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     made = make_place(request.param, request, tmp_path_factory.mktemp("audit"))
     made.unguard()
     return made
@@ -62,7 +63,7 @@ class Chain:
         self.place.run(*(statement.replace("{chain}", f"chain = {self.name}") for statement in statements))
 
     async def entries(self) -> list[StoredEntry]:
-        found = await self._engine.runtime().perform(ReadEntries(name_chain(self.scope), 0, 99, 99))
+        found = await self._engine.perform_on(None, ask(ReadEntries(name_chain(self.scope), 0, 99, 99)))
         return list(found.entries)
 
     async def rewrite(self, first: int, last: int, change: Callable[[StoredEntry], StoredEntry]) -> None:
@@ -82,7 +83,7 @@ class Chain:
 
     async def reseal(self) -> None:
         """Hash the only seal anew."""
-        found = await self._engine.runtime().perform(ReadSeals(name_chain(self.scope), 0, 99, 99))
+        found = await self._engine.perform_on(None, ask(ReadSeals(name_chain(self.scope), 0, 99, 99)))
         (seal,) = found.seals
         entries = (await self.entries())[: seal.last]
         hashes = (entry.hash for entry in entries)
@@ -191,7 +192,7 @@ async def test_old_entries_that_were_deleted_without_a_seal_are_found(chain: Cha
 def _insertion(seq: int) -> str:
     columns = "chain, at_us, ends, phase, seal, scope, actor, action, target, outcome, written_hash, written"
     return (
-        f"INSERT INTO semel_audit (seq, id, previous, hash, {columns}) "  # noqa: S608 - names above
+        f"INSERT INTO semel_audit (seq, id, previous, hash, {columns}) "
         f"SELECT {seq}, {{id}}, previous, hash, {columns} FROM semel_audit WHERE {{chain}} AND seq = 2"
     )
 
@@ -255,6 +256,14 @@ async def _rewind(chain: Chain, seq: int) -> None:
 
 async def test_a_tail_that_was_cut_off_with_the_head_is_found_by_its_seal(chain: Chain) -> None:
     await _rewind(chain, 3)
+    assert ("truncation", 5) in await chain.find()
+
+
+async def test_a_tail_that_was_cut_off_and_grew_again_is_found_by_its_seal(chain: Chain) -> None:
+    await _rewind(chain, 3)
+    chain.run("UPDATE semel_audit_head SET sealed = 0 WHERE {chain}")
+    for number in range(5):
+        await chain.audit.append(scope=chain.scope, actor="eve", action="a", target=str(number), reason="")
     assert ("truncation", 5) in await chain.find()
 
 

@@ -38,8 +38,8 @@ EXTRAS = {
     },
 }
 """Further modules of a backend, and why it has them."""
-FOLDERS = {"schema", "scripts", "events", "batch"}
-"""Beside modules: numbered migrations, what runs on the server, an outbox of more than one module, and batches."""
+FOLDERS = {"schema", "scripts", "events", "batch", "operators"}
+"""Beside modules: numbered migrations, scripts of the server, a larger outbox, batches, the audit chain."""
 
 
 @pytest.mark.parametrize("backend", sorted(EXTRAS))
@@ -59,7 +59,7 @@ def test_a_backend_has_no_other_folders(backend: str) -> None:
 
 def test_every_folder_of_stores_is_a_backend_or_known() -> None:
     folders = {path.name for path in STORES.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    assert folders == {*EXTRAS, "sql", "cache", "events", "batch"}
+    assert folders == {*EXTRAS, "sql", "cache", "events", "batch", "operators"}
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mysql", "sqlite"])

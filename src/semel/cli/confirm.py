@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from typing import Annotated
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -15,11 +16,18 @@ from semel.cli.printing import as_text, console
 from semel.cli.record_view import panel
 from semel.cli.timefmt import now
 from semel.core.record import Record
+from semel.core.store import Capability
+from semel.engine.async_engine import AsyncSemelBase
+from semel.engine.engine import SemelBase, engine_of
 from semel.engine.sync_engine import SyncSemelBase
 
 Reason = Annotated[str, typer.Option(help="Why; kept with the record.", show_default=False)]
 By = Annotated[
     str | None, typer.Option(help="Who decides; kept with the record. Default: the login name.", show_default=False)
+]
+Actor = Annotated[
+    str | None,
+    typer.Option("--by", help="Who decides; kept in the audit chain. Default: the login name.", show_default=False),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -37,6 +45,35 @@ def login() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # no name for this user anywhere
         return f"uid {os.getuid()}"
+
+
+def recorded(
+    semel: SyncSemelBase, *, action: str, target: str, who: str, scope: str = "", reason: str = ""
+) -> AbstractContextManager[object]:
+    """Around what is done: an entry of the audit chain before it and one after it, where the store keeps one."""
+    if not keeps_audit(semel):
+        return nullcontext()
+    from semel.server.audit.flows import new_decision
+    from semel.server.audit.recording import SyncRecording
+
+    return SyncRecording(engine_of(semel), new_decision(scope, who, action, target, reason))
+
+
+def async_recorded(
+    semel: AsyncSemelBase, *, action: str, target: str, who: str, scope: str = "", reason: str = ""
+) -> AbstractAsyncContextManager[object]:
+    """The same around what is awaited."""
+    if not keeps_audit(semel):
+        return nullcontext()
+    from semel.server.audit.flows import new_decision
+    from semel.server.audit.recording import AsyncRecording
+
+    return AsyncRecording(engine_of(semel), new_decision(scope, who, action, target, reason))
+
+
+def keeps_audit(semel: SemelBase[Any]) -> bool:
+    """Whether its store keeps an audit chain."""
+    return Capability.AUDIT in engine_of(semel).store.capabilities
 
 
 def ask(record: Record, meaning: Text, question: str, *, reason: str, who: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
 
-from semel.cli.confirm import ask, check_reason, check_unchanged, login
+from semel.cli.confirm import ask, check_reason, check_unchanged, login, recorded
 from semel.cli.exit_codes import usage_error
 from semel.cli.lookup import check_which, find
 from semel.cli.printing import console
@@ -23,6 +23,13 @@ from semel.engine.engine import engine_of
 from semel.engine.sync_engine import SyncSemelBase
 from semel.texts import clean, span
 
+_ACTIONS: Final[dict[type, str]] = {
+    Happened: "resolve",
+    DidNotHappen: "release",
+    Cancelled: "cancel",
+    Failed: "fail",
+}
+"""What the audit chain calls a decision: as the permission for it is called."""
 Force = Annotated[bool, typer.Option("--force", help="End a live lease, too: its holder can record nothing any more.")]
 
 
@@ -64,7 +71,10 @@ def decide(named: Named, decision: Resolution, *, force: bool = False, correct: 
             meaning = Text("\n  ").join([*_describe_end(record, force=force), _meaning(decision)])
             ask(record, meaning, "Resolve it so?", reason=named.reason, who=who)
             check_unchanged(record, semel)
-        resolved = semel.resolve(record.key, decision, reason=named.reason, by=who, correct=correct, force=force)
+        action = f"{_ACTIONS[type(decision)]}{' by force' if force else ''}"
+        scope, target = record.key.scope, record.reference
+        with recorded(semel, action=action, target=target, who=who, scope=scope, reason=named.reason):
+            resolved = semel.resolve(record.key, decision, reason=named.reason, by=who, correct=correct, force=force)
     console().print(panel(resolved, now()))
 
 

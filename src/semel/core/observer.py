@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Literal, Protocol
 
@@ -122,8 +122,16 @@ TRACE_TAG = "semel.trace"
 """The tag of a record that says in which span its key was first claimed."""
 
 
+CountCall = Callable[[str, str, float, float | None], None]
+"""Takes kind, operation, `seconds` and `handler_seconds` of a call that ended well, in place of its signal."""
+
+
 class Observer(Protocol):
-    """Receives signals; telemetry adapters implement it."""
+    """Receives signals; telemetry adapters implement it.
+
+    One that does no more than count may have a `CountCall` as its attribute `count_call`: then `ran` and `replayed` are
+    told to that, and no signal is made of them.
+    """
 
     def observe(self, signal: Signal, /) -> None:
         """Take note of `signal`."""
@@ -147,6 +155,11 @@ def is_loud(kind: str) -> bool:
 def is_heard(observer: Observer, kind: str) -> bool:
     """Whether a signal of this kind is worth making: what the default observer would drop is not."""
     return type(observer) is not Logging or kind in _LOUD or _log.isEnabledFor(logging.DEBUG)
+
+
+def counter_of(observer: Observer) -> CountCall | None:
+    """What takes the ends of calls in place of signals, if the observer has it."""
+    return getattr(observer, "count_call", None)
 
 
 def tracer_of(observer: Observer) -> Tracer | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import logging
 import os
 import secrets
 import socket
@@ -19,7 +20,7 @@ from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
-from semel.core.observer import TRACE_TAG, Logging, Observer, Signal, is_heard, notify, tracer_of
+from semel.core.observer import TRACE_TAG, Logging, Observer, Signal, counter_of, is_heard, notify, tracer_of
 from semel.core.operations import Complete, Fail, LapsedRecord, Query, Terms
 from semel.core.policy import DeclaredOperations, Policy, PolicyFields
 from semel.core.record import NOTHING, PROCESS_BYTES, About, Status, Worker, store_instant, tombstone_reason
@@ -37,6 +38,7 @@ from semel.validation import explain_unknown
 if TYPE_CHECKING:
     from semel.engine.admin import SweepReport
 
+_log = logging.getLogger("semel")
 _NONCE = 16
 _KINDS = {
     "in_doubt": "in_doubt",
@@ -371,6 +373,7 @@ class CallReports:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
+        self._count_call = counter_of(observer)
         self._not_kept: set[str] = set()
 
     def waited(self, key: Key) -> None:
@@ -383,6 +386,14 @@ class CallReports:
         """Tell of a call that ended well."""
         request = call.request
         kind = "replayed" if result.replayed else "ran"
+        if self._count_call is not None:
+            began, ended = call.handler_began, call.handler_ended
+            handler_seconds = None if began is None or ended is None else ended - began
+            try:
+                self._count_call(kind, request.key.operation, result.seconds, handler_seconds)
+            except Exception:  # noqa: BLE001 - whatever an observer does, the operation goes on
+                _log.exception("an observer failed; the operation is not affected")
+            return
         if not is_heard(self._observer, kind):
             return
         signal = Signal(

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable
 from typing import Any, Final, Generic, TypeVar, overload
 
@@ -195,7 +196,7 @@ def _current_call(engine: Any) -> AttemptState | None:
 def _with_trace(event: Event, tracer: Tracer) -> Event:
     """The event with the span that it is added in, as the CloudEvents extension `traceparent`, unless it has one."""
     trace = None if "traceparent" in event.extensions else current_trace(tracer)
-    return event if trace is None else event.with_extension("traceparent", trace)
+    return event if trace is None else dataclasses.replace(event, extensions={**event.extensions, "traceparent": trace})
 
 
 def _scope_text(scope: object, call: AttemptState | None) -> str:

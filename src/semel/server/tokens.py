@@ -27,7 +27,7 @@ from semel.core.record import instant
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
 from semel.server.access import User
-from semel.server.audit import Audit, refuse_without_audit
+from semel.server.audit.chain import Audit, refuse_without_audit
 from semel.validation import to_timedelta
 
 LONGEST: Final = timedelta(days=366)

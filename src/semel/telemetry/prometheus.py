@@ -19,11 +19,13 @@ from semel.telemetry.labels import MAX_OPERATIONS, OperationLabels
 from semel.telemetry.tally import Tally, Times
 
 with requires("semel.telemetry.prometheus", "prometheus_client"):
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import REGISTRY, CollectorRegistry
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+
+__all__ = ["COUNTERS", "REGISTRY", "PrometheusObserver"]
 
 _MULTIPROCESS: Final = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -89,6 +91,7 @@ class PrometheusObserver:
                 f"process of several; nothing was set up. Have every process scraped by itself, on a port of its own."
             )
         self._tally = Tally(OperationLabels(max_operations))
+        self.count_call = self._tally.note_call
         self.registry = CollectorRegistry() if registry is None else registry
         self.registry.register(self)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semel.core.observer import Observer, Signal, Tracer, notify, tracer_of
+from semel.core.observer import CountCall, Logging, Observer, Signal, Tracer, counter_of, is_heard, notify, tracer_of
 from semel.errors import UsageError
 
 
@@ -22,9 +22,16 @@ class Observers:
             message = f"One observer can make the spans of a call, and {len(tracers)} would; nothing was set up."
             raise UsageError(message)
         self._observers = observers
+        self.count_call = _common_counter(observers)
         self.tracer: Tracer | None = tracers[0] if tracers else None
 
     def observe(self, signal: Signal, /) -> None:
         """Hand `signal` on."""
         for observer in self._observers:
             notify(observer, signal)
+
+
+def _common_counter(observers: tuple[Observer, ...]) -> CountCall | None:
+    """What counts calls without signals, where no other of these observers would hear the signals."""
+    heard = [observer for observer in observers if type(observer) is not Logging or is_heard(observer, "ran")]
+    return counter_of(heard[0]) if len(heard) == 1 else None

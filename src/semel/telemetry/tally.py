@@ -1,8 +1,8 @@
 """Counts of what signals told: kept as plain numbers, and shown as families of prometheus-client when somebody scrapes.
 
-- Noting a signal is one append, which is atomic for threads. Signals are added up some hundred at a time, or when
-  somebody looks: metrics must not slow down what they measure, and a counter of prometheus-client takes a lock each
-  time.
+- Noting the end of a call is one append, which is atomic for threads. Calls are added up some hundred at a time, or
+  when somebody looks: metrics must not slow down what they measure, and a counter of prometheus-client takes a lock
+  each time.
 - Nothing is lost in between: whoever looks adds up first.
 - After a fork the child begins at zero; what the parent has counted is shown by the parent.
 """
@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -45,6 +45,8 @@ NOTICES: Final = frozenset({"lapsed", "stalled", "not_kept", "unprotected"})
 _PUBLISHING: Final = {"published": "published", "parked": "parked", "publishing_failed": "failed"}
 _OWN: Final = "semel:"
 _FOLD_AT: Final = 512
+_Call = tuple[str, str, float, float | None]
+"""The end of a call: its operation and kind, how long it took, and its handler."""
 
 
 class Times:
@@ -60,6 +62,21 @@ class Times:
         """Add one."""
         self.buckets[bisect_left(BUCKETS, seconds)] += 1
         self.seconds += seconds
+
+    def add_many(self, seconds: list[float]) -> None:
+        """Add many; the list is put in order."""
+        if len(seconds) < len(BUCKETS):
+            for one in seconds:
+                self.add(one)
+            return
+        seconds.sort()
+        before = 0
+        for place, bound in enumerate(BUCKETS):
+            until = bisect_right(seconds, bound, before)
+            self.buckets[place] += until - before
+            before = until
+        self.buckets[-1] += len(seconds) - before
+        self.seconds += sum(seconds)
 
     def cumulative(self) -> Sequence[tuple[str, float]]:
         """Upper bounds with the number up to each, as Prometheus has them."""
@@ -101,7 +118,7 @@ class Tally:
         os.register_at_fork(after_in_child=lambda: _call(method()))
 
     def _clear(self) -> None:
-        self._pending: deque[Signal] = deque()
+        self._pending: deque[_Call] = deque()
         self._folding = threading.Lock()
         self.calls: Counter[tuple[str, str]] = Counter()
         self.call_times: dict[tuple[str, str], Times] = {}
@@ -117,9 +134,17 @@ class Tally:
         self.open_circuits = {"store": 0, "cache": 0}
 
     def note(self, signal: Signal) -> None:
-        """Note a signal, to be added up with others."""
+        """Count a signal; one that ends a call is noted, to be added up with others."""
+        if signal.kind in CALLS:
+            self.note_call(signal.kind, signal.operation, signal.seconds, signal.handler_seconds)
+        else:
+            with self._folding:
+                self._add_other(signal)
+
+    def note_call(self, kind: str, operation: str, seconds: float, handler_seconds: float | None) -> None:
+        """Note the end of a call, to be added up with others."""
         pending = self._pending
-        pending.append(signal)
+        pending.append((operation, kind, seconds, handler_seconds))
         # Whoever finds another one at it leaves it to that one, which takes all that there is.
         if len(pending) >= _FOLD_AT and self._folding.acquire(blocking=False):
             try:
@@ -133,28 +158,27 @@ class Tally:
             self._fold()
 
     def _fold(self) -> None:
-        take, calls, label = self._pending.popleft, self.calls, self._labels.label
+        take = self._pending.popleft
+        groups: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
         for _ in range(len(self._pending)):
-            signal = take()
-            kind = signal.kind
-            if kind not in CALLS:
-                self._add_other(signal)
-                continue
-            operation = signal.operation
-            if operation.startswith(_OWN):
-                continue
-            place = (label(operation), kind)
-            calls[place] += 1
-            if kind in TIMED:
-                times = self.call_times.get(place)
-                if times is None:
-                    times = self.call_times[place] = Times()
-                times.add(signal.seconds)
-            if signal.handler_seconds is not None:
-                times = self.handler_times.get(place[0])
-                if times is None:
-                    times = self.handler_times[place[0]] = Times()
-                times.add(signal.handler_seconds)
+            operation, kind, seconds, handler_seconds = take()
+            group = groups.get((operation, kind))
+            if group is None:
+                group = groups[operation, kind] = ([], [])
+            group[0].append(seconds)
+            if handler_seconds is not None:
+                group[1].append(handler_seconds)
+        for (operation, kind), (seconds_of_calls, seconds_of_handlers) in groups.items():
+            if not operation.startswith(_OWN):
+                self._add_calls((self._labels.label(operation), kind), seconds_of_calls, seconds_of_handlers)
+
+    def _add_calls(self, place: tuple[str, str], of_calls: list[float], of_handlers: list[float]) -> None:
+        """Add the calls of one operation that ended in one way."""
+        self.calls[place] += len(of_calls)
+        if place[1] in TIMED:
+            self.call_times.setdefault(place, Times()).add_many(of_calls)
+        if of_handlers:
+            self.handler_times.setdefault(place[0], Times()).add_many(of_handlers)
 
     def _add_other(self, signal: Signal) -> None:
         """Add a signal that ends no call."""

@@ -3,6 +3,7 @@
 Run `verify` (or `semel verify` on the command line) for the whole programme, `replay` for one schedule of one world.
 """
 
+from semel_lab.simulate.audits import AUDIT_SOMETIMES, AUDIT_WORLDS, AuditWorld
 from semel_lab.simulate.batches import BATCH_SOMETIMES, BATCH_WORLDS, BatchWorld
 from semel_lab.simulate.checks.violation import INVARIANTS, Violation
 from semel_lab.simulate.events import EVENT_SOMETIMES, EVENT_WORLDS, EventWorld
@@ -13,6 +14,8 @@ from semel_lab.simulate.within import WITHIN_SOMETIMES, WITHIN_WORLDS, WithinWor
 from semel_lab.simulate.world import FAULTS, QUIRKS, SERVER_SOMETIMES, SERVER_WORLDS, SMALL, Asker, World, large
 
 __all__ = [
+    "AUDIT_SOMETIMES",
+    "AUDIT_WORLDS",
     "BATCH_SOMETIMES",
     "BATCH_WORLDS",
     "EVENT_SOMETIMES",
@@ -29,6 +32,7 @@ __all__ = [
     "WITHIN_SOMETIMES",
     "WITHIN_WORLDS",
     "Asker",
+    "AuditWorld",
     "BatchWorld",
     "EventWorld",
     "Explored",

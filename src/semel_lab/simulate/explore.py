@@ -22,6 +22,7 @@ from semel.core.record import DidNotHappen, Happened
 from semel.engine import admin
 from semel.engine.call_flow import Request, Result
 from semel.errors import FailedBefore, SemelError
+from semel_lab.simulate.audits import AuditSimulation, AuditWorld
 from semel_lab.simulate.batches import BatchSimulation, BatchWorld
 from semel_lab.simulate.checks.violation import INVARIANTS, SeenBefore, Violation
 from semel_lab.simulate.events import EventSimulation, EventWorld
@@ -119,8 +120,8 @@ def _resolve(sim: Simulation, request: Request) -> None:
         raise Violation("I8", f"what was reported in doubt cannot be resolved: {error}") from error
 
 
-AnyWorld = World | WithinWorld | EventWorld | RelayWorld | BatchWorld
-AnySimulation = Simulation | WithinSimulation | EventSimulation | RelaySimulation | BatchSimulation
+AnyWorld = World | WithinWorld | EventWorld | RelayWorld | BatchWorld | AuditWorld
+AnySimulation = Simulation | WithinSimulation | EventSimulation | RelaySimulation | BatchSimulation | AuditSimulation
 
 _MOST_SHRINKING = 2_000
 
@@ -214,6 +215,8 @@ def _simulation(
         return RelaySimulation(world, choices, seen, trace)
     if isinstance(world, BatchWorld):
         return BatchSimulation(world, choices, seen, trace)
+    if isinstance(world, AuditWorld):
+        return AuditSimulation(world, choices, seen, trace)
     return Simulation(setting_of(world), choices, seen, trace)
 
 
@@ -274,7 +277,7 @@ def some(worlds: Sequence[AnyWorld], seed: int, first: int, count: int) -> Tally
                 tally.failing.append(shrink(world, dice.taken, violation, f"{seed}:{number}"))
                 break
             tally.schedules += 1
-            if isinstance(world, EventWorld | RelayWorld | BatchWorld):
+            if isinstance(world, EventWorld | RelayWorld | BatchWorld | AuditWorld):
                 seen[counted_as(world)] += 1
             _count(tally, sim)
     tally.seen = seen

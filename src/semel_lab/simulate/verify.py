@@ -29,6 +29,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Self, TypeVar
 
+from semel_lab.simulate.audits import AUDIT_SOMETIMES, AUDIT_WORLDS
 from semel_lab.simulate.batches import BATCH_SOMETIMES, BATCH_WORLDS
 from semel_lab.simulate.events import EVENT_SOMETIMES, EVENT_WORLDS
 from semel_lab.simulate.explore import AnyWorld, Failing, Tally, counted_as, every, some
@@ -312,7 +313,7 @@ ENOUGH_FOR_MORE: Final = 3_000_000
 _PIECE: Final = 1_000
 _EVERY: Final[tuple[World | WithinWorld, ...]] = (*SMALL, *DECORATED, *SERVER_WORLDS, *WITHIN_WORLDS)
 _NAMES: Final = tuple(world.name for world in _EVERY)
-_BY_NAME: Final[tuple[AnyWorld, ...]] = (*EVENT_WORLDS, *RELAY_WORLDS, *BATCH_WORLDS)
+_BY_NAME: Final[tuple[AnyWorld, ...]] = (*EVENT_WORLDS, *RELAY_WORLDS, *BATCH_WORLDS, *AUDIT_WORLDS)
 """Chance explores each of these in every run, and has to have reached what is special to them."""
 
 
@@ -398,7 +399,8 @@ class Run:
         """What must have been reached. The worlds of Redis and DynamoDB are explored to the end, or not at all."""
         served = SERVER_SOMETIMES if self._explored else frozenset[str]()
         named = frozenset(map(counted_as, _BY_NAME))
-        return SOMETIMES | WITHIN_SOMETIMES | EVENT_SOMETIMES | RELAY_SOMETIMES | BATCH_SOMETIMES | served | named
+        parts = WITHIN_SOMETIMES | EVENT_SOMETIMES | RELAY_SOMETIMES | BATCH_SOMETIMES | AUDIT_SOMETIMES
+        return SOMETIMES | parts | served | named
 
     def report(self, seconds: float) -> Report:
         """What was found."""

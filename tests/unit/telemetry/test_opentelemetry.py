@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,12 +121,14 @@ def test_only_so_many_first_runs_are_remembered() -> None:
     assert traces.span("semel.replay charge").links == ()
 
 
-def test_another_process_finds_the_first_span_where_it_is_kept() -> None:
-    store = MemoryStore()
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_another_process_finds_the_first_span_where_it_is_kept(kind: str, tmp_path: Path) -> None:
+    place = MemoryStore() if kind == "memory" else tmp_path / "semel.db"
     there, here = Traces(keep_traces=True), Traces()
-    with there.tracer.start_as_current_span("request"):
-        run(Semel(store, observer=there.observer), about={"tags": {"tenant": "acme"}})
-    replay = run(Semel(store, observer=here.observer))
+    with there.tracer.start_as_current_span("request"), Semel(place, observer=there.observer) as semel:
+        run(semel, about={"tags": {"tenant": "acme"}})
+    with Semel(place, observer=here.observer) as semel:
+        replay = run(semel)
     (link,) = here.span("semel.replay charge").links
     assert link.context.trace_id == context_of(there.span("semel.run charge")).trace_id
     assert link.context.span_id == id_of(there.span("request"))

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from semel.core.observer import Signal
 from semel.errors import UsageError
 from semel.telemetry.prometheus import PrometheusObserver
+from semel.telemetry.tally import BUCKETS, Times
 
 
 @pytest.fixture
@@ -183,3 +184,14 @@ def test_the_mode_for_several_processes_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "anywhere")
     with pytest.raises(UsageError, match="port of its own"):
         PrometheusObserver()
+
+
+@pytest.mark.parametrize("number", [1, 3, 400])
+def test_many_times_are_in_the_buckets_that_each_of_them_is_in(number: int) -> None:
+    times = [bound * factor for bound in BUCKETS for factor in (0.99, 1.0, 1.01)][:: max(1, 45 // number)] * 10
+    one_by_one, together = Times(), Times()
+    for seconds in times:
+        one_by_one.add(seconds)
+    together.add_many(list(times))
+    assert together.buckets == one_by_one.buckets
+    assert together.seconds == pytest.approx(one_by_one.seconds)

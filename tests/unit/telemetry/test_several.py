@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
+from prometheus_client import generate_latest
 
-from semel.core.observer import Signal
+from semel import Semel
+from semel.core.observer import Logging, Signal
 from semel.errors import UsageError
 from semel.telemetry import Observers
 from semel.telemetry.opentelemetry import OpenTelemetryObserver
+from semel.telemetry.prometheus import PrometheusObserver
 
 
 class Ears:
@@ -43,3 +46,28 @@ def test_two_that_make_spans_are_refused() -> None:
 def test_none_is_refused() -> None:
     with pytest.raises(UsageError, match="at least one"):
         Observers()
+
+
+def test_calls_are_counted_without_signals_where_nobody_else_hears_them() -> None:
+    metrics = PrometheusObserver()
+    assert Observers(Logging(), metrics).count_call == metrics.count_call
+    assert Observers(Ears(), metrics).count_call is None
+
+
+def test_with_an_ear_beside_it_calls_are_counted_and_heard() -> None:
+    metrics, ears = PrometheusObserver(), Ears()
+    with Semel("memory://", observer=Observers(metrics, ears)) as semel:
+        for _ in range(2):
+            semel.run("o-1", lambda: 7, operation="charge", fingerprint=None)
+    assert ears.kinds == ["ran", "replayed"]
+    assert b'semel_operations_total{operation="charge",outcome="replayed"} 1.0' in generate_latest(metrics.registry)
+
+
+def test_a_counter_that_fails_disturbs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Counting(Ears):
+        def count_call(self, kind: str, operation: str, seconds: float, handler_seconds: float | None) -> None:
+            raise ValueError
+
+    with Semel("memory://", observer=Counting()) as semel:
+        assert semel.run("o-1", lambda: 7, operation="charge", fingerprint=None).value == 7
+    assert "an observer failed" in caplog.text

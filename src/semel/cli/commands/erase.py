@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchanged, login
+from semel.cli.confirm import By, Reason, Yes, ask, check_reason, check_unchanged, login, recorded
 from semel.cli.lookup import Operation, Scope, Which, check_which, find
 from semel.cli.printing import console
 from semel.cli.record_view import panel
@@ -38,5 +38,7 @@ def erase(
             meaning = Text.assemble(("Erased", "bold red"), ": its content is gone for good, and it never runs again.")
             ask(record, meaning, "Erase it?", reason=reason, who=who)
             check_unchanged(record, semel)
-        erased = semel.erase(record.key, reason=reason, by=who)
+        scope, target = record.key.scope, record.reference
+        with recorded(semel, action="erase", target=target, who=who, scope=scope, reason=reason):
+            erased = semel.erase(record.key, reason=reason, by=who)
     console().print(panel(erased, now()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from semel.cli.confirm import By, Reason, Yes, ask, check_unchanged, login
+from semel.cli.confirm import By, Reason, Yes, ask, check_unchanged, login, recorded
 from semel.cli.decide import Named
 from semel.cli.lookup import Operation, Scope, Which, find
 from semel.cli.printing import console
@@ -39,7 +39,9 @@ def reopen(
         if not yes:
             ask(record, _meaning(record), "Reopen it?", reason=reason, who=who)
             check_unchanged(record, semel)
-        opened = semel.reopen(record.key, reason=reason, by=who)
+        scope, target = record.key.scope, record.reference
+        with recorded(semel, action="reopen", target=target, who=who, scope=scope, reason=reason):
+            opened = semel.reopen(record.key, reason=reason, by=who)
     console().print(panel(opened, now()))
 
 

@@ -124,7 +124,8 @@ class HeadsFound(msgspec.Struct, frozen=True):
 class Stray(msgspec.Struct, frozen=True):
     """Something that its chain does not reach: an entry, or else a seal.
 
-    `head` is how far the chain is; None: it has no head. The scope of a seal without a head is not known.
+    `head` is how far its head says that the chain is, or is sealed; None: it has no head. The scope of a seal
+    without a head is not known.
     """
 
     chain: bytes

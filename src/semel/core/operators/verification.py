@@ -222,6 +222,8 @@ class ChainCheck:
 
     def _judge_end(self, moved: Mapping[int, int]) -> None:
         head = self._head
+        if head.sealed > head.seq:
+            self._fault(head.sealed, "truncation", f"it was sealed, and the chain ends at entry {head.seq}")
         if self._last_seq < head.seq:
             if head.seq not in moved.values():
                 self._fault(self._last_seq + 1, "truncation", f"it and those up to {head.seq} are gone")

@@ -134,7 +134,9 @@ class Api:
         call = Call(user, self.actions, self.bulk, self.runner, dict(request.path_params), query, body)
         found = await endpoint.act(call)
         is_preview = endpoint.preview is not None and isinstance(found, endpoint.preview)
-        return Response(msgspec.json.encode(found), 200 if is_preview else endpoint.status, None, "application/json")
+        status = 200 if is_preview else endpoint.status
+        headers = self.sign_in.answer_headers(request)
+        return Response(msgspec.json.encode(found), status, headers, "application/json")
 
 
 def _read(body: type[Any], raw: bytes) -> Any:

@@ -44,6 +44,9 @@ class SignIn(Protocol):
             Forbidden: it may be sent by a page of another site.
         """
 
+    def answer_headers(self, request: Request) -> dict[str, str]:
+        """What an answer tells a page of this site that wants to send a change; no other site can read it."""
+
 
 class ByApplication:
     """The application knows its users, by a cookie or in any other way."""
@@ -60,6 +63,11 @@ class ByApplication:
         """Take it for one of a browser, unless it has a header that no browser adds by itself."""
         check_site(request, by_browser="authorization" not in request.headers)
 
+    def answer_headers(self, request: Request) -> dict[str, str]:
+        """Nothing: the application has its own ways."""
+        del request
+        return {}
+
 
 class Anybody:
     """No authentication: everybody who reaches the server is an admin. Only where a setting says so."""
@@ -72,6 +80,11 @@ class Anybody:
     def check_change(self, request: Request) -> None:
         """Take it for one of a browser."""
         check_site(request, by_browser=True)
+
+    def answer_headers(self, request: Request) -> dict[str, str]:
+        """Nothing: nobody is signed in."""
+        del request
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +172,10 @@ class ByToken:
         self._sessions.pop(request.cookies.get(COOKIE, ""), None)
         response.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/")
 
-    def forgery_token(self, request: Request) -> str | None:
-        """What the pages of a session send along with a change."""
+    def answer_headers(self, request: Request) -> dict[str, str]:
+        """The token against forgery, which the pages of a session send along with a change."""
         session = self._session_of(request)
-        return None if session is None else session.forgery
+        return {} if session is None else {FORGERY_HEADER: session.forgery}
 
     def _secret_of(self, request: Request) -> str | None:
         given = request.headers.get("authorization")

@@ -31,8 +31,8 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
-from semel.stores.mysql.audit import MysqlAudit
 from semel.stores.mysql.batch.dialect import MysqlBatch
+from semel.stores.mysql.operators.dialect import MysqlAudit
 from semel.stores.mysql.outbox import MysqlOutbox
 from semel.stores.mysql.settings import lock_timeout_seconds
 from semel.stores.rows import (

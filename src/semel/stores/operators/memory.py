@@ -143,10 +143,11 @@ class MemoryAudit:
                 for seq, entry in self.entries.get(chain, {}).items()
                 if end is None or seq > end
             ]
+            sealed = None if head is None else head.sealed
             strays += [
-                Stray(chain, scope, last, is_entry=False, head=end)
+                Stray(chain, scope, last, is_entry=False, head=sealed)
                 for last in self.seals.get(chain, {})
-                if end is None or last > end
+                if sealed is None or last > sealed
             ]
         return strays
 

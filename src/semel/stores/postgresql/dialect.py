@@ -28,8 +28,8 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
-from semel.stores.postgresql.audit import PostgresAudit
 from semel.stores.postgresql.batch.dialect import PostgresBatch
+from semel.stores.postgresql.operators.dialect import PostgresAudit
 from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
     RECORD_COLUMNS,

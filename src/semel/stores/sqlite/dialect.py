@@ -47,9 +47,9 @@ from semel.stores.rows import (
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql.dialect import Lapse, Row, Sweep, Values
-from semel.stores.sqlite.audit import SqliteAudit
 from semel.stores.sqlite.batch.dialect import SqliteBatch
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
+from semel.stores.sqlite.operators.dialect import SqliteAudit
 from semel.stores.sqlite.outbox import SqliteOutbox
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from typing import Annotated, cast
 
 import typer
 
-from semel.batch import BatchStatus
+from semel.api import Semel
+from semel.batch import Batch, BatchStatus
 from semel.batch.control import Retried
 from semel.cli.commands.batch.opening import AsJson, Id, Scope, open_batch
 from semel.cli.commands.batch.view import print_status, status_object, status_view
-from semel.cli.confirm import Yes, check_reason
+from semel.cli.confirm import Actor, Yes, check_reason, login, recorded
 from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.printing import console
 from semel.cli.record_view import as_line
@@ -20,16 +22,20 @@ from semel.cli.store_option import Url
 Why = Annotated[str, typer.Option("--reason", help="Why; kept with the batch.", show_default=False)]
 
 
-def pause(id_: Id, url: Url = None, *, reason: Why = "", scope: Scope = None, as_json: AsJson = False) -> None:
+def pause(
+    id_: Id, url: Url = None, *, reason: Why = "", by: Actor = None, scope: Scope = None, as_json: AsJson = False
+) -> None:
     """Have every process let its running items end, and begin no others, within two seconds."""
-    with open_batch(id_, url, scope) as batch:
-        print_status(batch.pause(reason), as_json=as_json)
+    with open_batch(id_, url, scope) as batch, _recorded(batch, "batch pause", by, scope, reason):
+        status = batch.pause(reason)
+    print_status(status, as_json=as_json)
 
 
-def resume(id_: Id, url: Url = None, *, scope: Scope = None, as_json: AsJson = False) -> None:
+def resume(id_: Id, url: Url = None, *, by: Actor = None, scope: Scope = None, as_json: AsJson = False) -> None:
     """Let a paused batch be run again: by semel batch work where it runs, or by semel batch run."""
-    with open_batch(id_, url, scope) as batch:
-        print_status(batch.resume(), as_json=as_json)
+    with open_batch(id_, url, scope) as batch, _recorded(batch, "batch resume", by, scope):
+        status = batch.resume()
+    print_status(status, as_json=as_json)
 
 
 def cancel(
@@ -37,6 +43,7 @@ def cancel(
     url: Url = None,
     *,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept with the batch.", show_default=False)],
+    by: Actor = None,
     yes: Yes = False,
     scope: Scope = None,
     as_json: AsJson = False,
@@ -46,7 +53,9 @@ def cancel(
     with open_batch(id_, url, scope) as batch:
         if not yes:
             _ask(batch.status(), "Cancel it? Nothing of it runs again.")
-        print_status(batch.cancel(reason), as_json=as_json)
+        with _recorded(batch, "batch cancel", by, scope, reason):
+            status = batch.cancel(reason)
+    print_status(status, as_json=as_json)
 
 
 def retry(
@@ -55,6 +64,7 @@ def retry(
     url: Url = None,
     *,
     reason: Why = "",
+    by: Actor = None,
     yes: Yes = False,
     scope: Scope = None,
     as_json: AsJson = False,
@@ -70,13 +80,22 @@ def retry(
             check_reason(reason)
             if not yes:
                 _ask(batch.status(), "Did none of the items in doubt happen?")
-        count = batch.retry(cast("Retried", which), reason=reason)
+        with _recorded(batch, f"batch retry {which}", by, scope, reason):
+            count = batch.retry(cast("Retried", which), reason=reason)
         status = batch.status()
     if as_json:
         sys.stdout.write(as_line({"retried": count, **status_object(status)}) + "\n")
         return
     console().print(f"{count:,} items run again.")
     print_status(status, as_json=False)
+
+
+def _recorded(
+    batch: Batch[Semel], action: str, by: str | None, scope: str | None, reason: str = ""
+) -> AbstractContextManager[object]:
+    """Around what is decided: two entries of the audit chain."""
+    who = by or login()
+    return recorded(batch.semel, action=action, target=f"batch/{batch.id}", who=who, scope=scope or "", reason=reason)
 
 
 def _ask(status: BatchStatus, question: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from semel.cli.confirm import Yes
+from semel.cli.confirm import Actor, Yes, login, recorded
 from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.printing import console
 from semel.cli.store_option import Url, open_engine
@@ -23,6 +23,7 @@ def erase(
     stream: Annotated[
         str | None, typer.Option(help="Only this stream of the outbox. Default: all.", show_default=False)
     ] = None,
+    by: Actor = None,
     yes: Yes = False,
 ) -> None:
     """Delete events of a subject, of a scope, or of a subject in a scope: published, parked, and also those that wait.
@@ -35,7 +36,10 @@ def erase(
         outbox = Outbox(semel, stream or "default")
         if not yes:
             _ask()
-        count = outbox.erase(subject=subject, scope=scope, every_stream=stream is None)
+        # Whom it is about is what is to be gone, so the audit chain does not say it.
+        target = f"events {'of a scope' if subject is None else 'about a subject'}"
+        with recorded(semel, action="events erase", target=target, who=by or login(), scope=scope or ""):
+            count = outbox.erase(subject=subject, scope=scope, every_stream=stream is None)
     console().print(Text.assemble(("erased", "bold green"), f" {count} rows of events"))
 
 

@@ -19,7 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.confirm import Yes, check_reason
+from semel.cli.confirm import Actor, Yes, async_recorded, check_reason, login, recorded
 from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, iso
@@ -98,6 +98,7 @@ def redrive(
     subject: Subject = None,
     before: Before = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many in a second.")] = None,
+    by: Actor = None,
     yes: Yes = False,
 ) -> None:
     """Hand dead letters to their consumer again: one, or all that match.
@@ -108,7 +109,7 @@ def redrive(
     wanted = _filter_of(reason, type_, subject, before)
     if letter is not None and any(value is not None for value in (*wanted.values(), rate)):
         raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
-    failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes))
+    failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, who=by or login()))
     if failed:
         raise typer.Exit(OTHER)
 
@@ -119,13 +120,16 @@ def discard(
     url: Url = None,
     *,
     reason: Annotated[str, typer.Option(help="Why.", show_default=False)],
+    by: Actor = None,
 ) -> None:
     """Delete one dead letter. Its record stays: the event is not processed when it is delivered again."""
     check_reason(reason)
     with open_engine(url) as semel:
         consumer = Consumer(semel, name)
         id_ = _find(letter, [one.id for one in consumer.dead_letters()])
-        gone = consumer.discard(id_, reason=reason)
+        target = f"letter/{id_}"
+        with recorded(semel, action="discard", target=target, who=by or login(), reason=reason):
+            gone = consumer.discard(id_, reason=reason)
     console().print(Text.assemble(("discarded", "bold green"), f" {gone.id[:16]}: ", as_text(gone.reason)))
 
 
@@ -187,7 +191,7 @@ def _find(letter: str, ids: list[str]) -> str:
 
 
 async def _redrive(
-    consumer: Consumer[Any], letter: str | None, wanted: LetterFilter, rate: float | None, *, asks: bool
+    consumer: Consumer[Any], letter: str | None, wanted: LetterFilter, rate: float | None, *, asks: bool, who: str
 ) -> int:
     """Redrive them one after the other, and answer how many failed again."""
     is_async = isinstance(consumer.semel, AsyncSemelBase)
@@ -203,8 +207,7 @@ async def _redrive(
         for number, id_ in enumerate(progress.track(ids, description="redriving")):
             if rate is not None:
                 await asyncio.sleep(began + number / rate - asyncio.get_running_loop().time())
-            given: Any = consumer.redrive(id_)
-            disposition: Disposition = await given if is_async else given
+            disposition = await _redrive_one(consumer, id_, who)
             statuses[disposition.status] += 1
     out = console()
     if not ids:
@@ -212,6 +215,20 @@ async def _redrive(
     else:
         out.print(", ".join(f"{count} {status}" for status, count in sorted(statuses.items())))
     return len(ids) - statuses["processed"] - statuses["duplicate"]
+
+
+async def _redrive_one(consumer: Consumer[Any], id_: str, who: str) -> Disposition:
+    """Hand one letter over, between two entries of the audit chain."""
+    semel, target = consumer.semel, f"letter/{id_}"
+    given: Any
+    if isinstance(semel, AsyncSemelBase):
+        async with async_recorded(semel, action="redrive", target=target, who=who):
+            given = await consumer.redrive(id_)
+    else:
+        with recorded(semel, action="redrive", target=target, who=who):
+            given = consumer.redrive(id_)
+    disposition: Disposition = given
+    return disposition
 
 
 def _agrees(count: int) -> bool:

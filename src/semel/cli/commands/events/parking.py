@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from semel.cli.confirm import check_reason
+from semel.cli.confirm import Actor, check_reason, login, recorded
 from semel.cli.exit_codes import OTHER, Refused, usage_error
 from semel.cli.printing import console
 from semel.cli.store_option import Url, open_engine
@@ -28,6 +28,7 @@ def release(
     position: Position = None,
     every: Annotated[bool, typer.Option("--all", help="Every event of the stream that failed.")] = False,
     stream: Stream = "default",
+    by: Actor = None,
 ) -> None:
     """Have a parked event published again, or all of a stream; what waits behind it follows by itself.
 
@@ -35,7 +36,7 @@ def release(
     """
     if (position is None) != every:
         raise usage_error("Which event is meant? Nothing was released. Give --position N, or --all.")
-    count = _change(url, stream, position, discard=False)
+    count = _change(url, stream, position, discard=False, who=by or login())
     console().print(Text.assemble(("released", "bold green"), f" {count} events of {stream}"))
 
 
@@ -43,20 +44,24 @@ def drop(
     position: Annotated[int, typer.Argument(min=1, help="The event, as semel events peek --parked shows it.")],
     url: Url = None,
     *,
-    reason: Annotated[str, typer.Option(help="Why; it is printed, and kept nowhere.", show_default=False)],
+    reason: Annotated[str, typer.Option(help="Why; kept in the audit chain.", show_default=False)],
     stream: Stream = "default",
+    by: Actor = None,
 ) -> None:
     """Delete one parked event, which is then never published; what waits behind it goes on."""
     check_reason(reason)
-    _change(url, stream, position, discard=True)
+    _change(url, stream, position, discard=True, who=by or login(), reason=reason)
     console().print(Text.assemble(("dropped", "bold green"), f" event {position} of {stream}: {reason}"))
 
 
-def _change(url: str | None, stream: str, position: int | None, *, discard: bool) -> int:
+def _change(url: str | None, stream: str, position: int | None, *, discard: bool, who: str, reason: str = "") -> int:
+    action = "events drop" if discard else "events release"
     with open_engine(url) as semel:
         stream = Outbox(semel, stream).stream
         engine: Any = engine_of(semel)
-        count: int = engine.perform_on(None, _release_flow(ReleaseParked(stream, position, discard=discard)))
+        target = f"event/{stream}/{'all' if position is None else position}"
+        with recorded(semel, action=action, target=target, who=who, reason=reason):
+            count: int = engine.perform_on(None, _release_flow(ReleaseParked(stream, position, discard=discard)))
     if position is not None and not count:
         what = "is parked" if discard else "is parked because it failed"
         message = f"No event at position {position} of {stream} {what}; nothing was changed."

@@ -31,9 +31,9 @@ SELECT a.chain, a.scope, a.seq, h.seq FROM {audit_table} AS a LEFT JOIN {audit_h
 WHERE h.chain IS NULL OR a.seq > h.seq ORDER BY a.chain, a.seq LIMIT 1000;
 
 -- name: stray_seals
-SELECT s.chain, COALESCE(h.scope, ''), s.last, h.seq FROM {audit_seal_table} AS s
+SELECT s.chain, COALESCE(h.scope, ''), s.last, h.sealed FROM {audit_seal_table} AS s
 LEFT JOIN {audit_head_table} AS h ON h.chain = s.chain
-WHERE h.chain IS NULL OR s.last > h.seq ORDER BY s.chain, s.last LIMIT 1000;
+WHERE h.chain IS NULL OR s.last > h.sealed ORDER BY s.chain, s.last LIMIT 1000;
 
 -- An action that began and of whose end the chain knows nothing.
 -- part: is_open

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
+
+import msgspec
 
 from semel.core.flow import Flow, ask
 from semel.core.operators.audit import (
@@ -123,9 +125,12 @@ class AuditReport:
         return not self.faults
 
 
-@dataclass(slots=True)
-class NewEntry:
-    """What an entry is to say, before it is appended."""
+class NewEntry(msgspec.Struct, frozen=True):
+    """What an entry is to say, before it is appended.
+
+    Raises:
+        UsageError: a text is too long, or empty where it must not be.
+    """
 
     scope: str
     actor: str
@@ -133,7 +138,7 @@ class NewEntry:
     target: str
     reason: str
     outcome: str = ""
-    detail: Mapping[str, str] = field(default_factory=dict)
+    detail: dict[str, str] = {}
     phase: Phase = Phase.WHOLE
     ends: int = 0
 
@@ -145,6 +150,12 @@ class NewEntry:
         for name, value in self.detail.items():
             _check_text("the name of a detail", name, 64, may_be_empty=False)
             _check_text(f"the detail {name!r}", value, _LONGEST_DETAIL, may_be_empty=True)
+
+
+def new_decision(scope: str, who: str, action: str, target: str, reason: str) -> NewEntry:
+    """What an entry says of a decision that was taken at the command line; texts that are too long are cut."""
+    longest = _LONGEST
+    return NewEntry(scope, who[: longest["actor"]], action, target[: longest["target"]], reason[: longest["reason"]])
 
 
 def _check_text(name: str, value: object, longest: int, *, may_be_empty: bool) -> None:
@@ -337,7 +348,7 @@ def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
             text = f"entry {stray.seq}: it was put in behind the end of the chain, which is entry {stray.head}"
             faults.append(AuditFault(stray.scope, stray.seq, "insertion", text))
         else:
-            text = f"entry {stray.seq}: it was sealed, and the chain ends at entry {stray.head}"
+            text = f"entry {stray.seq}: it was sealed, and the head says that only entries up to {stray.head} are"
             faults.append(AuditFault(stray.scope, stray.seq, "truncation", text))
     return faults
 
@@ -361,6 +372,11 @@ def show_entry(stored: StoredEntry) -> AuditEntry:
         hash=stored.hash.hex(),
         place=f"{stored.at_us}-{stored.seq}-{name_chain(stored.scope).hex()}",
     )
+
+
+def read_page(asked: ScanEntries) -> Flow[list[AuditEntry]]:
+    """A page of entries, as people see them."""
+    return [show_entry(stored) for stored in (yield from ask(asked)).entries]
 
 
 def scan(

@@ -1,4 +1,4 @@
-"""The audit chain: who did what to what, why, and what came of it, in an order that cannot be changed unnoticed.
+"""The audit chain of a store, for code that awaits.
 
 - An action cannot happen without a trace: `record` appends an entry before it, and one after it. A process that dies in
   between leaves an entry that the list shows as open.
@@ -7,51 +7,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from semel.api import AsyncSemel
-from semel.core.flow import ask
-from semel.core.operators.chain import Phase
-from semel.core.operators.verification import Anchor, AuditFault
+from semel.core.operators.verification import Anchor
 from semel.core.store import Capability, Store
 from semel.engine.engine import engine_of
-from semel.errors import SemelError, UsageError
-from semel.server.audit_flows import (
+from semel.errors import UsageError
+from semel.server.audit.flows import (
     AuditEntry,
     AuditFlows,
     AuditReport,
     NewEntry,
+    read_page,
     scan,
-    show_entry,
     verify,
 )
-
-__all__ = ["Anchor", "Audit", "AuditEntry", "AuditFault", "AuditReport", "RecordedAction"]
+from semel.server.audit.recording import AsyncRecording
 
 _PAGE: Final = 100
-_LOG: Final = logging.getLogger("semel.audit")
-
-
-@dataclass(slots=True)
-class RecordedAction:
-    """An action that is under way; what is set here is in the entry that ends it.
-
-    Attributes:
-        begun: the entry that begins it.
-        outcome: what came of it.
-        detail: more about it.
-    """
-
-    begun: AuditEntry
-    outcome: str = "done"
-    detail: dict[str, str] = field(default_factory=dict)
 
 
 def refuse_without_audit(store: Store, what: str) -> None:
@@ -99,8 +76,7 @@ class Audit:
         new = NewEntry(scope, actor, action, target, reason, outcome, dict(detail or {}))
         return await self._engine.perform_on(None, self._flows.append(new))
 
-    @asynccontextmanager
-    async def record(
+    def record(
         self,
         *,
         scope: str,
@@ -109,8 +85,8 @@ class Audit:
         target: str,
         reason: str,
         detail: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[RecordedAction]:
-        """Do something that leaves a trace: an entry is appended before the block, and one after it.
+    ) -> AsyncRecording:
+        """Do something that leaves a trace: `async with` appends an entry before the block, and one after it.
 
         Without the first one the block is not run. An error that leaves the block is named in the second one, by its
         kind alone, and goes on. If the second one cannot be appended, that is logged, and the list shows the first one
@@ -118,25 +94,9 @@ class Audit:
 
         Raises:
             UsageError: a text is too long, or empty where it must not be; nothing was done.
-            StoreUnavailable: the store did not answer; nothing was done.
         """
-        new = NewEntry(scope, actor, action, target, reason, "", dict(detail or {}), Phase.BEGUN)
-        begun = await self._engine.perform_on(None, self._flows.append(new))
-        under_way = RecordedAction(begun)
-        try:
-            yield under_way
-        except BaseException as error:
-            under_way.outcome = name_failure(error)
-            await self._end(new, under_way)
-            raise
-        await self._end(new, under_way)
-
-    async def _end(self, new: NewEntry, under_way: RecordedAction) -> None:
-        try:
-            ended = end_of(new, under_way)
-            await self._engine.perform_on(None, self._flows.append(ended))
-        except SemelError as error:
-            _LOG.error("the end of %s (entry %s) is not in the audit chain: %s", new.action, under_way.begun.seq, error)
+        new = NewEntry(scope, actor, action, target, reason, "", dict(detail or {}))
+        return AsyncRecording(self._engine, new)
 
     async def entries(
         self,
@@ -171,9 +131,8 @@ class Audit:
                 before=before,
                 limit=_PAGE if left is None else min(left, _PAGE),
             )
-            found = (await self._engine.perform_on(None, ask(asked))).entries
-            for stored in found:
-                entry = show_entry(stored)
+            found = await self._engine.perform_on(None, read_page(asked))
+            for entry in found:
                 before = entry.place
                 yield entry
             if len(found) < asked.limit:
@@ -204,27 +163,3 @@ class Audit:
     async def expire(self, *, older_than: timedelta, actor: str, reason: str) -> int:
         """Delete entries that are sealed and older, and give how many; each chain has an entry that says so."""
         return await self._engine.perform_on(None, self._flows.expire(older_than, actor=actor, reason=reason))
-
-
-def end_of(new: NewEntry, under_way: RecordedAction) -> NewEntry:
-    """The entry that ends an action."""
-    return NewEntry(
-        new.scope,
-        new.actor,
-        new.action,
-        new.target,
-        "",
-        under_way.outcome[:255],
-        under_way.detail,
-        Phase.ENDED,
-        under_way.begun.seq,
-    )
-
-
-def name_failure(error: BaseException) -> str:
-    """What an error is called in the chain: its kind, and never its text, which may hold what it was about."""
-    if isinstance(error, SemelError):
-        return f"refused: {error.code}"
-    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
-        return "interrupted"
-    return f"failed: {type(error).__name__}"

@@ -1,0 +1,1 @@
+"""The audit chain and tokens on SQLite: what it says in its own way."""
