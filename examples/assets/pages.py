@@ -24,8 +24,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from examples.assets.sample import deliveries, make_life
-from examples.hotel import pages as hotel
-from examples.hotel.sign_in import is_of_another_site
+from examples.hotel import frame
 from semel import AsyncSemel
 from semel.events import Consumer, Event
 
@@ -60,7 +59,7 @@ class Pages:
         self._consumer = consumer
         self._read = read
         self._sent: deque[Sent] = deque(maxlen=12)
-        shared = PrefixLoader({"hotel": FileSystemLoader(hotel.HERE / "templates")})
+        shared = PrefixLoader({"hotel": FileSystemLoader(frame.HERE / "templates")})
         self._templates = Environment(
             loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), shared]),
             autoescape=True,
@@ -74,7 +73,7 @@ class Pages:
             Route("/", self.home, methods=["GET"]),
             Route("/send", self.send, methods=["POST"]),
             Mount("/static/assets", StaticFiles(directory=HERE / "static")),
-            Mount("/static", StaticFiles(directory=hotel.HERE / "static")),
+            Mount("/static", StaticFiles(directory=frame.HERE / "static")),
         ]
 
     async def home(self, request: Request) -> Response:
@@ -82,11 +81,11 @@ class Pages:
         often = "often" in request.query_params
         page = self._templates.get_template("home.html")
         text = page.render(user=None, assets=await self._read(), sent=list(reversed(self._sent)), often=often)
-        return HTMLResponse(text, headers=hotel.HEADERS)
+        return HTMLResponse(text, headers=frame.HEADERS)
 
     async def send(self, request: Request) -> Response:
         """Send what a button says."""
-        if is_of_another_site(request):
+        if frame.is_of_another_site(request):
             return Response("Nothing was sent: this came from another site.", 403)
         body = await request.body()
         form = {name: values[0] for name, values in parse_qs(body[:_MOST_FORM].decode(errors="replace")).items()}

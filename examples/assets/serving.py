@@ -24,7 +24,7 @@ from examples.assets.pages import Pages
 from examples.assets.service import make_consumer
 from examples.assets.sqlite import SqlitePlant
 from examples.hotel.gateway.faults import Droppable, Faults, hang_up
-from examples.hotel.serving import serve
+from examples.launching.serving import serve
 from semel import AsyncSemel
 from semel.events import Consumer, Event, EventInvalid
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,7 +46,9 @@ class Everything:
     def __init__(
         self, supervision: Supervision, stores: Stores, folder: Path, sockets: Sequence[socket.socket]
     ) -> None:
-        self._supervision = supervision
+        # Each service ends its processes in their order, and all services end side by side.
+        self._supervisions = {name: Supervision(supervision.watched, AsyncExitStack()) for name in NAMES}
+        supervision.stack.push_async_callback(self._stop)
         self._stores = stores
         self._folder = folder
         self._sockets = dict(zip(NAMES, sockets, strict=True))
@@ -62,16 +65,19 @@ class Everything:
         started = [task.result() for task in (first, second, *others)]
         return sorted(started, key=lambda one: NAMES.index(one.service.name))
 
+    async def _stop(self) -> None:
+        await asyncio.gather(*(own.stack.aclose() for own in self._supervisions.values()))
+
     async def _start_hotel(self) -> Started:
         listener, url, ledger = self._sockets["hotel"], self._stores.url("hotel"), self._folder / "hotel.jsonl"
-        running = await hotel.start(self._supervision, listener, url=url, ledger=ledger)
+        running = await hotel.start(self._supervisions["hotel"], listener, url=url, ledger=ledger)
         troubles = HotelTroubles(address_of(listener), running, ledger, self._stores)
         blurb = "Guests reserve and pay for rooms: one reservation, one charge, one room."
         return Started(Service("hotel", "The hotel", blurb, address_of(listener), troubles.buttons()), running.all)
 
     async def _start_payments(self) -> Started:
         listener, url, ledger = self._sockets["payments"], self._stores.url("payments"), self._folder / "payments.jsonl"
-        running = await payments.start(self._supervision, listener, url=url, ledger=ledger)
+        running = await payments.start(self._supervisions["payments"], listener, url=url, ledger=ledger)
         troubles = PaymentsTroubles(address_of(listener), running, ledger, self._stores)
         blurb = "Shops charge cards, one by one or by the file: each payment is charged once."
         return Started(
@@ -80,7 +86,7 @@ class Everything:
 
     async def _start_assets(self) -> Started:
         listener = self._sockets["assets"]
-        server = await assets.start(self._supervision, listener, url=self._stores.url("assets"))
+        server = await assets.start(self._supervisions["assets"], listener, url=self._stores.url("assets"))
         troubles = AssetsTroubles(address_of(listener), server, self._stores)
         blurb = "Events tell of pumps, several times and in any order: each counts once."
         return Started(
@@ -91,9 +97,10 @@ class Everything:
         listener, url, folder = self._sockets["hospital"], self._stores.url("hospital"), self._folder / "hospital"
         folder.mkdir()
         hospital.prepare(url)
-        running = await hospital.start(self._supervision, listener, url=url, folder=folder, delay=INSURER_TAKES)
+        own = self._supervisions["hospital"]
+        running = await hospital.start(own, listener, url=url, folder=folder, delay=INSURER_TAKES)
         troubles = HospitalTroubles(address_of(listener), running, self._stores)
-        self._supervision.stack.callback(troubles.close)
+        own.stack.callback(troubles.close)
         blurb = "A process hands claims to an insurer and books payments: one claim, one payment."
         return Started(
             Service("hospital", "The hospital", blurb, address_of(listener), troubles.buttons()), running.all

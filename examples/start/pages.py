@@ -17,8 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from examples.hotel import pages as hotel
-from examples.hotel.sign_in import is_of_another_site
+from examples.hotel import frame
 from examples.start.runs import Runs
 
 HERE: Final = Path(__file__).parent
@@ -37,7 +36,7 @@ class Pages:
         self._runs = runs
         self._store = store
         self._console = console
-        shared = PrefixLoader({"hotel": FileSystemLoader(hotel.HERE / "templates")})
+        shared = PrefixLoader({"hotel": FileSystemLoader(frame.HERE / "templates")})
         self._templates = Environment(
             loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), shared]),
             autoescape=True,
@@ -52,7 +51,7 @@ class Pages:
                 Route("/", self.home, methods=["GET"]),
                 Route("/press/{service}/{button}", self.press, methods=["POST"]),
                 Mount("/static/start", StaticFiles(directory=HERE / "static")),
-                Mount("/static", StaticFiles(directory=hotel.HERE / "static")),
+                Mount("/static", StaticFiles(directory=frame.HERE / "static")),
             ]
         )
 
@@ -66,11 +65,11 @@ class Pages:
             store=self._store,
             console=self._console,
         )
-        return HTMLResponse(text, headers=hotel.HEADERS)
+        return HTMLResponse(text, headers=frame.HEADERS)
 
     async def press(self, request: Request) -> Response:
         """Press a button; what happens is on the page."""
-        if is_of_another_site(request):
+        if frame.is_of_another_site(request):
             return Response("Nothing was pressed: this came from another site.", 403)
         service = self._runs.find(request.path_params["service"])
         button = None if service is None else service.find(request.path_params["button"])
