@@ -15,7 +15,7 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 ENDS_WITHIN: Final = 120.0
-MOST_LINES: Final = 5
+MOST_LINES: Final = 3
 Tell = Callable[[str], None]
 
 

@@ -87,7 +87,10 @@ class AssetsTroubles:
             await self._faults.change(lose_reply=1)
             tell("It was processed, and the connection closed. The sender sends it again.")
             answers = await send_until_answered(lambda: _deliver(client, event))
-            line = f"The reply was lost. The sender got {describe_answers(answers)}; then it was {_describe(answers)}."
+            line = (
+                f"It was processed, and the reply was lost. The sender got {describe_answers(answers)}: the next delivery "
+                f"was {_describe(answers[-1:])}."
+            )
             return await self._judge(line, client, event, len(answers))
 
     async def kill_worker(self, tell: Tell) -> Outcome:
@@ -151,9 +154,11 @@ async def _find(client: httpx.AsyncClient, pump: str) -> dict[str, Any]:
 
 
 def _describe(answers: Sequence[httpx.Response | None]) -> str:
-    """How many deliveries ended in which way."""
+    """How deliveries ended, such as "1 processed, 49 recognised as duplicates"."""
     statuses = Counter(answer.json()["status"] for answer in answers if answer is not None and answer.is_success)
-    words = {"processed": "processed", "duplicate": "recognised as a duplicate"}
+    if statuses.total() == 1:
+        return {"duplicate": "recognised as a duplicate"}.get(word := next(iter(statuses)), word)
+    words = {"duplicate": "recognised as duplicates"}
     return ", ".join(
         f"{number} {words.get(status, status)}" for status, number in sorted(statuses.items(), reverse=True)
     )

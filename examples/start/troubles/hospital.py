@@ -14,7 +14,7 @@ from examples.hospital.instances import Instance, Instances, TaskRun
 from examples.hospital.processes import HospitalProcesses
 from examples.start.runs import Button, Outcome, Tell
 from examples.start.stores import Stores
-from examples.start.troubles.sending import FIFTY, STOPPED_FOR, Faults, count, make_client
+from examples.start.troubles.sending import FIFTY, STOPPED_FOR, Faults, count, make_client, say_times
 
 _POLL = 0.1
 
@@ -120,7 +120,7 @@ class HospitalTroubles:
         payments = await _entries(self._processes.settings.books, "postings", claim)
         times = sum(entry["asked_for"] for entry in claims)
         end = (
-            f"{claim}: {count('claim', len(claims))} at the insurer, asked for {count('time', times)}; "
+            f"{claim}: {count('claim', len(claims))} at the insurer, asked for {say_times(times)}; "
             f"{count('payment', len(payments))} in the books."
         )
         return Outcome(f"{line} {end}", asked, 2, len(claims) + len(payments))

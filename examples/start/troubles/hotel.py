@@ -85,7 +85,7 @@ class HotelTroubles:
             tell("The gateway has charged and hung up: nobody knows. The guest sends it again.")
             answers = await send_until_answered(stay.pay)
             line = (
-                f"The gateway's answer for {stay.id} was lost. The guest got {describe_answers(answers)}: "
+                f"The gateway’s answer for {stay.id} was lost. The guest got {describe_answers(answers)}: "
                 "under the same key, the gateway was asked what had become of it."
             )
             return self._judge(line, stay, len(answers), answers[-1])

@@ -58,7 +58,7 @@ def describe_answers(answers: Sequence[httpx.Response | None]) -> str:
             groups[-1] = (name, groups[-1][1] + 1)
         else:
             groups.append((name, 1))
-    texts = [name if times == 1 else f"{name} {count('time', times)}" for name, times in groups]
+    texts = [name if times == 1 else f"{name} {say_times(times)}" for name, times in groups]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, then {texts[-1]}"
 
 
@@ -70,6 +70,11 @@ def count_replayed(answers: Sequence[httpx.Response | None]) -> int:
 def count(noun: str, number: int) -> str:
     """Such as "1 charge" or "49 charges"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def say_times(number: int) -> str:
+    """Such as "once" or "49 times"."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 class Gateway:
