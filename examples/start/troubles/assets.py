@@ -88,8 +88,8 @@ class AssetsTroubles:
             tell("It was processed, and the connection closed. The sender sends it again.")
             answers = await send_until_answered(lambda: _deliver(client, event))
             line = (
-                f"It was processed, and the reply was lost. The sender got {describe_answers(answers)}: the next delivery "
-                f"was {_describe(answers[-1:])}."
+                f"It was processed, and the reply was lost. The sender got {describe_answers(answers)}: the next "
+                f"delivery was {_describe(answers[-1:])}."
             )
             return await self._judge(line, client, event, len(answers))
 
@@ -155,7 +155,7 @@ async def _find(client: httpx.AsyncClient, pump: str) -> dict[str, Any]:
 
 def _describe(answers: Sequence[httpx.Response | None]) -> str:
     """How deliveries ended, such as "1 processed, 49 recognised as duplicates"."""
-    statuses = Counter(answer.json()["status"] for answer in answers if answer is not None and answer.is_success)
+    statuses = Counter(str(answer.json()["status"]) for answer in answers if answer is not None and answer.is_success)
     if statuses.total() == 1:
         return {"duplicate": "recognised as a duplicate"}.get(word := next(iter(statuses)), word)
     words = {"duplicate": "recognised as duplicates"}
