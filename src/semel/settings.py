@@ -86,6 +86,14 @@ def _read_text(given: object) -> str:
     raise ValueError("a text that is not empty")
 
 
+def _read_texts(given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",")]
+    if isinstance(given, list) and given and all(isinstance(one, str) and one for one in given):
+        return tuple(given)
+    raise ValueError("a list of texts, or texts with commas between them")
+
+
 def _read_time(given: object) -> time:
     if isinstance(given, time):
         return given
@@ -141,15 +149,30 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
         "retry_budget": _read_count,
     },
     "cleanup": {"at": _read_time, "check_every": read_duration, "limit": _read_count},
-    "relay": {},
-    "server": {},
+    "relay": {
+        "publisher": _read_text,
+        "outbox": _read_text,
+        "parts": _read_count,
+        "exchange": _read_text,
+        "target": _read_text,
+    },
+    "server": {
+        "host": _read_text,
+        "port": _read_count,
+        "public": _read_flag,
+        "authentication": _read_flag,
+        "names": _read_texts,
+        "open_metrics": _read_flag,
+        "console": _read_flag,
+        "consumers": _read_texts,
+    },
     "security": {},
     "telemetry": {},
 }
 """The tables of the file with the names in them, and how each value is read; `[operations]` stands beside them."""
 TOP: Final[Mapping[str, Reader]] = {"store": _read_text, "cache": _read_text, "enabled": _read_flag}
 """The names that stand in no table."""
-_SECRET: Final = frozenset({"store", "cache"})
+_SECRET: Final = frozenset({"store", "cache", "relay.publisher"})
 _HINTS: Final = {
     **{name: f"It belongs to the table [{table}]." for table, names in TABLES.items() for name in names},
     **{name: f"{name} stands before all tables." for name in TOP},
@@ -334,6 +357,8 @@ def _show(place: str, value: Any) -> str:
         return _without_login(str(value))
     if isinstance(value, time):
         return f"{value:%H:%M}"
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

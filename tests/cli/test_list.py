@@ -50,6 +50,10 @@ def test_every_record_is_on_a_line_of_its_own_in_a_pipe(filled: Database, run: R
         assert filled.read(key).reference[:12] in row
 
 
+def test_newest_first_turns_the_order_round(filled: Database, call: Run) -> None:
+    assert keys(call("list", filled.url, "--json", "--newest").stdout) == ["o-5", "o-4", "o-3", "o-2", "o-1"]
+
+
 def test_json_is_one_object_per_line_and_never_holds_an_outcome(filled: Database, call: Run) -> None:
     done = call("list", filled.url, "--json")
     found = objects(done.stdout)

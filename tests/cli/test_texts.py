@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.cli.exit_codes import Refused
-from semel.cli.printing import clean
-from semel.cli.timefmt import duration, local, moment, now, relative, span
+from semel.cli.timefmt import duration, local, moment, now
+from semel.texts import clean, relative, span
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ WITHOUT_CALLS: Final = frozenset({
     "LetterContract",
     "OutboxContract",
     "BatchContract",
+    "AuditContract",
 })  # fmt: skip
 """Topics that send operations to a store, without any engine."""
 

@@ -5,6 +5,7 @@ import pytest
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import (
+    AuditContract,
     BatchContract,
     InvalidationContract,
     LetterContract,
@@ -15,7 +16,7 @@ from semel.testing.contract import (
 
 
 @pytest.mark.fast_rows(shared=("colour", "call_style"))
-class TestMemory(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
+class TestMemory(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract, AuditContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock) -> MakeStore:
         store = MemoryStore(clock=clock.store_clock)

@@ -7,6 +7,7 @@ import pytest
 from semel.stores.mysql import MysqlStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import (
+    AuditContract,
     BatchContract,
     InvalidationContract,
     LetterContract,
@@ -22,7 +23,7 @@ from tests.servers.records import emptied
 pytestmark = pytest.mark.slow
 
 
-class OnServer(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
+class OnServer(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract, AuditContract):
     """The contract on one kind of server."""
 
     @pytest.fixture

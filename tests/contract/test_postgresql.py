@@ -7,6 +7,7 @@ import pytest
 from semel.stores.postgresql import PostgresStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import (
+    AuditContract,
     BatchContract,
     InvalidationContract,
     LetterContract,
@@ -21,7 +22,7 @@ from tests.servers.records import emptied
 pytestmark = [pytest.mark.slow, pytest.mark.covering(shared=("colour", "call_style"), spread=ENGINE_ROWS)]
 
 
-class TestPostgresql(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
+class TestPostgresql(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract, AuditContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock, postgresql: Databases) -> MakeStore:
         url = emptied(postgresql, postgresql.url)

@@ -7,6 +7,7 @@ import pytest
 from semel.stores.sqlite import SqliteStore
 from semel.testing.clock import VirtualClock
 from semel.testing.contract import (
+    AuditContract,
     BatchContract,
     InvalidationContract,
     LetterContract,
@@ -18,7 +19,7 @@ from semel.testing.contract import (
 pytestmark = pytest.mark.slow  # a thousand files; `make check` runs the same suite on memory
 
 
-class TestSqlite(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract):
+class TestSqlite(StoreContract, InvalidationContract, LetterContract, OutboxContract, BatchContract, AuditContract):
     @pytest.fixture
     def make_store(self, clock: VirtualClock, tmp_path: Path) -> MakeStore:
         # What survives a power failure is proved elsewhere; here nobody has to wait for the disk.

@@ -15,7 +15,10 @@ TABLES = (
     *("semel_history", "semel_worker", "semel_letter"),
     *("semel_outbox", "semel_cursor", "semel_parked"),
     *("semel_batch", "semel_item", "semel_page"),
+    *("semel_audit", "semel_audit_head", "semel_audit_seal", "semel_token"),
 )
+EXPIRE_AUDIT = "UPDATE semel_audit_head SET kept_from = seq + 1"
+"""Entries of the audit chain are deleted only once they have expired."""
 FORGET_SWEEPS = "DELETE FROM semel_meta WHERE name = 'sweep'"
 """The virtual clock of each test begins at the same instant: what sweeps noted in the last one is of the future."""
 
@@ -24,7 +27,7 @@ def emptied(databases: Databases, url: str, *before: str) -> str:
     """The same URL, once semel's tables are there and empty; the statements in `before` are run first."""
     _made(url)
     deletions = [f"DELETE FROM {table}" for table in TABLES]  # noqa: S608 - names above
-    databases.admin_each([*before, *deletions, FORGET_SWEEPS], url)
+    databases.admin_each([*before, EXPIRE_AUDIT, *deletions, FORGET_SWEEPS], url)
     return url
 
 

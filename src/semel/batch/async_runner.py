@@ -22,7 +22,7 @@ from semel.batch.concurrency import (
     async_let_others_run,
     async_run_side_by_side,
 )
-from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record
+from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record, tell_ends
 from semel.batch.items import SKIPPED, Item, Skip
 from semel.batch.settings import PageWork, PendingEnd, ReadyItem, RunSettings
 from semel.core import codec
@@ -584,6 +584,7 @@ class AsyncRunner:
             await self._open_page(work.page, one_by_one=not is_outage)
             return
         self._outage_since = None
+        tell_ends(self.engine.observer, self.batch.operation, [ItemStatus.COMPLETED] * len(work.items))
         self._works.pop(work.page.page, None)
         try:
             await work.call.finish(None)  # completed already, with its transaction; now its lease is let go of
@@ -685,9 +686,13 @@ class AsyncRunner:
                 pending.finish(None, error)
             return
         answers = iter(settled.answers)
+        ends: list[int | None] = []
         for pending in some:
             answer = next(answers) if pending.end.write is not None else None
             pending.finish(answer, answer if isinstance(answer, Exception) else None)
+            if pending.end.write is None or isinstance(answer, Recorded):
+                ends.append(pending.end.status)
+        tell_ends(self.engine.observer, self.batch.operation, ends)
 
     async def _count_failed(self) -> None:
         """Pause the batch when more items have failed than may."""

@@ -56,8 +56,8 @@ def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
     return found
 
 
-def list_page(scope: str, state: State | None, after: int) -> Flow[tuple[StoredBatch, ...]]:
-    """Some batches, after that one."""
+def list_page(scope: str | None, state: State | None, after: int) -> Flow[tuple[StoredBatch, ...]]:
+    """Some batches of a scope, or of all, after that one."""
     found = yield from ask(ListBatches(scope, state, after, PAGE_OF_BATCHES))
     return found.batches
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from semel.batch.items import SKIPPED, Skip
 from semel.core.batch.values import ItemStatus
+from semel.core.observer import Observer, Signal, is_heard, notify
 from semel.core.record import Failure, Status, StoredRecord
 from semel.errors import InProgress, SemelError, StoreUnavailable, TryLater
 
@@ -33,3 +37,14 @@ def status_of_record(record: StoredRecord | None) -> ItemStatus | None:
 def pause_after(attempts: int) -> float:
     """Seconds until an item is tried again that failed so often."""
     return min(10.0, 0.05 * 2.0 ** min(attempts - 1, 16))
+
+
+def tell_ends(observer: Observer, operation: str, ends: Iterable[int | None]) -> None:
+    """Tell the observer how items have ended, so many of each kind; what has not ended does not count."""
+    if not is_heard(observer, "batch_items"):
+        return
+    for status, number in Counter(ends).items():
+        if status is not None:
+            detail = ItemStatus(status).name.lower()
+            signal = Signal(kind="batch_items", operation=operation, reference="", number=number, detail=detail)
+            notify(observer, signal)

@@ -31,7 +31,7 @@ _EPILOG = (
 # ClickException, wherever this release of typer keeps it.
 _BAD_COMMAND: type[Exception] = typer.BadParameter.__mro__[2]
 
-_RECORDS, _EVENTS, _BATCHES, _DATABASE, _PROOF = "Records", "Events", "Batches", "Database", "Proof"
+_RECORDS, _EVENTS, _BATCHES, _SERVER, _DATABASE, _PROOF = "Records", "Events", "Batches", "Server", "Database", "Proof"
 _COMMANDS: Final = {
     "list": ("list:list_records", _RECORDS),
     "count": ("count:count", _RECORDS),
@@ -47,6 +47,8 @@ _COMMANDS: Final = {
     "cache": ("cache:cache", _RECORDS),
     "events": ("events:events", _EVENTS),
     "batch": ("batch:batch", _BATCHES),
+    "serve": ("serve:serve", _SERVER),
+    "bulk": ("bulk:bulk", _RECORDS),
     "migrate": ("migrate:migrate", _DATABASE),
     "sweep": ("sweep:sweep", _DATABASE),
     "doctor": ("doctor:doctor", _DATABASE),

@@ -13,14 +13,15 @@ from rich.text import Text
 from semel.cli.confirm import ask, check_reason, check_unchanged, login
 from semel.cli.exit_codes import usage_error
 from semel.cli.lookup import check_which, find
-from semel.cli.printing import clean, console
+from semel.cli.printing import console
 from semel.cli.record_view import panel
 from semel.cli.store_option import as_sync, check_alone, load_engine, open_engine
-from semel.cli.timefmt import now, span
+from semel.cli.timefmt import now
 from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record, Resolution, Status
 from semel.engine.admin import not_resolvable
 from semel.engine.engine import engine_of
 from semel.engine.sync_engine import SyncSemelBase
+from semel.texts import clean, span
 
 Force = Annotated[bool, typer.Option("--force", help="End a live lease, too: its holder can record nothing any more.")]
 

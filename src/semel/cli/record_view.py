@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.cli.printing import as_text
-from semel.cli.timefmt import local, relative, span
+from semel.cli.timefmt import local
 from semel.core.record import Failure, HistoryEntry, Holder, Note, Record, Status
 from semel.engine.sync_engine import SyncSemelBase
 from semel.errors import RecordNotFound
+from semel.texts import relative, span
 
 SHORT = 12
 _LABELS = 11

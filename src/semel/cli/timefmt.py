@@ -9,12 +9,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from semel.cli.exit_codes import usage_error
+from semel.texts import read_span
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
-_LONGEST = 100 * 365 * 86400.0
-_STEPS = ((120.0, 1.0, "s"), (7200.0, 60.0, "m"), (172800.0, 3600.0, "h"))
-_DAY = 86400.0
+_BEGINS = re.compile(r"\d+(?:\.\d+)?\s*(ms|s|m|h|d|w)")
 
 
 def now() -> datetime:
@@ -28,13 +25,11 @@ def duration(text: str) -> timedelta:
     Raises:
         Refused: it is none, or zero.
     """
-    parts = _PART.findall(text)
-    left = _PART.sub("", text).strip()
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if left or not 0 < seconds <= _LONGEST:
+    length = read_span(text)
+    if length is None:
         message = f"{text!r} is no duration; nothing was done. Write 30s, 15m, 1h30m or 2d."
         raise usage_error(message)
-    return timedelta(seconds=seconds)
+    return length
 
 
 def moment(text: str) -> datetime:
@@ -43,7 +38,7 @@ def moment(text: str) -> datetime:
     Raises:
         Refused: it is none of these.
     """
-    if _PART.match(text):
+    if _BEGINS.match(text):
         return now() - duration(text)
     try:
         return datetime.fromisoformat(text).astimezone()
@@ -55,22 +50,6 @@ def moment(text: str) -> datetime:
         raise usage_error(message) from None
 
 
-def span(length: timedelta) -> str:
-    """A length of time in its largest fitting unit: `42s`, `12m`, `3h`, `8d`."""
-    seconds = abs(length.total_seconds())
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    for limit, unit, letter in _STEPS:
-        if seconds < limit:
-            return f"{int(seconds / unit)}{letter}"
-    return f"{int(seconds / _DAY)}d"
-
-
 def local(at: datetime) -> str:
     """An instant in this machine's zone, to the second."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
-
-
-def relative(at: datetime, today: datetime) -> str:
-    """How far `at` is from now: `3h ago`, `in 12m`."""
-    return f"in {span(at - today)}" if at > today else f"{span(today - at)} ago"

@@ -16,6 +16,8 @@ from semel.core.events.letters import DropLetter, Letter, LetterFound, LetterPag
 from semel.core.events.outbox import AboutOutbox, OutboxAnswer, OutboxEvent
 from semel.core.flow import Asks
 from semel.core.key import Key
+from semel.core.operators.audit import AboutAudit, AuditAnswer
+from semel.core.operators.tokens import AboutTokens, TokenAnswer
 from semel.core.policy import Doubt
 from semel.core.record import About, Count, Entry, Failure, Lease, Status, Step, StoredRecord, Term, Worker
 
@@ -100,7 +102,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records to list or count; what is None does not restrict.
 
     `stuck`: only what waits for somebody (`claim_rules.is_stuck`). `scan`: all records may be read where no index
-    leads to those asked for.
+    leads to those asked for. `newest_first`: pages begin with the record created last.
     """
 
     status: Status | None = None
@@ -116,6 +118,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     tag: tuple[str, str] | None = None
     stuck: bool = False
     scan: bool = False
+    newest_first: bool = False
 
     @property
     def hides_internal(self) -> bool:
@@ -136,7 +139,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scan(msgspec.Struct, Asks["Page"], frozen=True):
-    """One page of records, oldest first, after the cursor (creation instant and digest)."""
+    """One page of records, in the order of the query, after the cursor (creation instant and digest)."""
 
     query: Query
     cursor: tuple[int, bytes] | None
@@ -315,6 +318,8 @@ Operation = (
     | AboutOutbox
     | AboutBatches
     | WithRecords
+    | AboutAudit
+    | AboutTokens
 )
 
 
@@ -508,6 +513,8 @@ Answer = (
     | LetterPage
     | OutboxAnswer
     | BatchAnswer
+    | AuditAnswer
+    | TokenAnswer
 )
 
 

@@ -39,6 +39,7 @@ class Capability(Enum):
     LETTERS = "dead letters of consumers of events, written together with the end of their record"
     OUTBOX = "events that are published if, and only if, the transaction they were added in commits"
     BATCH = "batches: their items and pages beside the records of their items"
+    AUDIT = "the audit chain, whose entries follow each other by compare-and-set, and tokens of operators"
     DURABLE = "what it acknowledged survives a crash"
     EXAMINE = "`semel doctor`: `admin().examine`"
     MIGRATE = "`semel migrate`: `admin().migrate`"

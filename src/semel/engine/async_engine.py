@@ -166,7 +166,7 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         CallFlow.__init__(
             self, request, engine.clock, engine.new_nonce, engine.retry_budget, handlers, only_reconcile=only_reconcile
         )
-        self.without_hit = engine.without_hit
+        self.without_hit, self.tracer = engine.without_hit, engine.tracer
         self._engine = engine
         self._function = handler
         self._joined = joined
@@ -182,11 +182,6 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         if self._view is None:
             self._view = AsyncAttempt(self)
         return self._view
-
-    @property
-    def claimed_at(self) -> float:
-        """When the key was claimed, by the engine's clock."""
-        return self.asked_at
 
     @property
     def is_joined(self) -> bool:
@@ -366,12 +361,16 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         """Make this the current attempt from here on, its lease kept alive until the call is settled."""
         self._hold()
         self.active = True
+        if self.tracer is not None:
+            self.enter_span(self.tracer)
         outer = context.current_handler.get()
         return context.current_handler.set(context.RunningHandler(self, self._engine.store.name, outer))
 
     def _exit(self, token: Token[context.RunningHandler | None]) -> None:
         """It is no longer the current one."""
         self.active = False
+        if self.tracer is not None:
+            self.exit_span()
         context.current_handler.reset(token)
 
     def _hold(self) -> None:
@@ -896,4 +895,4 @@ class AsyncSemelBase(SemelBase[AsyncEngine]):
         """
         engine = self._engine
         flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, store=engine.store, limit=limit)
-        return await engine.perform(flow)
+        return engine.tell_swept(await engine.perform(flow))

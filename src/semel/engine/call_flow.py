@@ -11,6 +11,7 @@ What one call asks for, as a value, and what comes of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
@@ -23,6 +24,7 @@ from semel.core.events.letters import Letter
 from semel.core.fingerprint import Fingerprints
 from semel.core.flow import Asks, Flow, ask
 from semel.core.key import Key
+from semel.core.observer import TRACE_TAG, Tracer, Work, current_trace, tracing
 from semel.core.operations import (
     Answer,
     Checkpoint,
@@ -45,6 +47,7 @@ from semel.core.operations import (
 )
 from semel.core.policy import Policy, microseconds
 from semel.core.record import (
+    MOST_TAGS,
     About,
     DidNotHappen,
     Failure,
@@ -234,6 +237,8 @@ class CallFlow(AttemptState):
         handler_ended: when it had ended.
         tier: where what was replayed came from: a cache, or the store.
         without_hit: what a result says of caches where none answered: `"miss"`, or None where there is none.
+        tracer: makes spans, where the observer has one.
+        trace: what it gave for this call, to be handed back with the signal.
     """
 
     owns_claim = False
@@ -245,6 +250,9 @@ class CallFlow(AttemptState):
     handler_ended: float | None = None
     tier: Literal["process", "redis", "store"] | None = None
     without_hit: Literal["miss"] | None = None
+    tracer: Tracer | None = None
+    trace: object | None = None
+    _span: AbstractContextManager[object | None] | None = None
     _settling: Complete | Fail | None = None
     _unsure: Claim | None = None
     _late = 0
@@ -272,6 +280,34 @@ class CallFlow(AttemptState):
     def key(self) -> Key:
         """The key this call is about."""
         return self.request.key
+
+    @property
+    def claimed_at(self) -> float:
+        """When the key was claimed, by the engine's clock."""
+        return self.asked_at
+
+    def enter_span(self, tracer: Tracer) -> None:
+        """Make the span of this call the current one, if its handler is about to run, and not a hook."""
+        if not self.started:
+            return
+        key, seconds = self.request.key, self._clock.monotonic() - self._began
+        work = Work(kind="run", operation=key.operation, reference=key.reference, seconds=seconds, trace=self.trace)
+        self._span = tracing(tracer, work)
+        self.trace = self._span.__enter__()
+
+    def exit_span(self) -> None:
+        """The handler is over, and what follows happens outside of the span."""
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(None, None, None)
+
+    def _about_with_trace(self, tracer: Tracer) -> About:
+        """What is kept to search by, with the span that the key is claimed in, where the tracer has that kept."""
+        about = self.request.about
+        trace = current_trace(tracer) if tracer.keeps_traces else None
+        if trace is None or len(about.tags) >= MOST_TAGS:
+            return about
+        return replace(about, tags={**about.tags, TRACE_TAG: trace})
 
     def flow(self) -> Flow[Result[Any]]:
         """Claim, and do what the answer calls for."""
@@ -315,7 +351,8 @@ class CallFlow(AttemptState):
 
     def _claim(self) -> Flow[ClaimAnswer | None]:
         request = self.request
-        claim = Claim(request.key, self.fingerprint, self._new_nonce(), request.terms, request.about)
+        about = request.about if self.tracer is None else self._about_with_trace(self.tracer)
+        claim = Claim(request.key, self.fingerprint, self._new_nonce(), request.terms, about)
         self.asked_at = self._clock.monotonic()  # once: a claim granted again holds the lease of the first time
         sent = 0
         failure = ""  # its words alone: the error itself leads to this frame

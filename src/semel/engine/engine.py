@@ -13,26 +13,29 @@ from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, Final, Generic, Literal, Required, TypedDict, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Required, TypedDict, TypeVar, get_args
 
 from semel.core import codec
 from semel.core.circuit import Change, Guard, Limits
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
 from semel.core.key import SHARED, Key
-from semel.core.observer import Logging, Observer, Signal, is_heard, notify
+from semel.core.observer import TRACE_TAG, Logging, Observer, Signal, is_heard, notify, tracer_of
 from semel.core.operations import Complete, Fail, LapsedRecord, Query, Terms
 from semel.core.policy import DeclaredOperations, Policy, PolicyFields
 from semel.core.record import NOTHING, PROCESS_BYTES, About, Status, Worker, store_instant, tombstone_reason
 from semel.core.store import Capability, Store
 from semel.engine import context
 from semel.engine.background import RunningHandlers, Stalled, Waiting
-from semel.engine.call_flow import CallFlow, Request, Result, terms_of
+from semel.engine.call_flow import CallFlow, Request, Result, stored_record_of, terms_of
 from semel.engine.clock import Clock, Crash, RetryBudget, SystemClock
 from semel.engine.decorator import ShapeCache, resolved_hints, shape_of_result
 from semel.engine.lane import Lane
 from semel.engine.runtime import EnginePort
 from semel.errors import InProgress, LeaseLost, NotInTransaction, SemelError, UsageError
 from semel.validation import explain_unknown
+
+if TYPE_CHECKING:
+    from semel.engine.admin import SweepReport
 
 _NONCE = 16
 _KINDS = {
@@ -130,6 +133,7 @@ class EngineBase:
         self._declared: dict[str, tuple[Policy, Policy]] = {}
         self.clock: Clock = clock or SystemClock()
         self.observer: Observer = observer or Logging()
+        self.tracer = tracer_of(self.observer)
         self.new_nonce = new_nonce or nonces_of(process_name())
         self._worker = this_worker if new_nonce is None else None
         if new_nonce is None:
@@ -335,6 +339,14 @@ class EngineBase:
                 Signal(kind="lapsed", operation=record.operation, reference=reference, seconds=seconds, detail=detail),
             )
 
+    def tell_swept(self, report: SweepReport) -> SweepReport:
+        """Tell the observer of a sweep that ended; gives its report on."""
+        if is_heard(self.observer, "swept"):
+            detail = " ".join(f"{name}={number}" for name, number in dataclasses.asdict(report).items())
+            number = report.deleted + report.lapsed + report.reconciled + report.invalidated
+            notify(self.observer, Signal(kind="swept", operation="", reference="", number=number, detail=detail))
+        return report
+
 
 E_co = TypeVar("E_co", bound=EngineBase, covariant=True)
 
@@ -381,6 +393,8 @@ class CallReports:
             handler_seconds=_handler_seconds(call),
             tier=call.tier,
             process_instance=request.about.process_instance,
+            trace=call.trace,
+            first_trace=_first_trace(result) if result.replayed else None,
         )
         notify(self._observer, signal)
 
@@ -419,8 +433,15 @@ class CallReports:
             detail=type(error).__name__,
             handler_seconds=_handler_seconds(call),
             process_instance=call.request.about.process_instance,
+            trace=call.trace,
         )
         notify(self._observer, signal)
+
+
+def _first_trace(result: Result[Any]) -> str | None:
+    """The span in which what is replayed was first claimed, where that is kept."""
+    record = stored_record_of(result)
+    return None if record is None else record.about.tags.get(TRACE_TAG)
 
 
 def _handler_seconds(call: CallFlow) -> float | None:
@@ -483,6 +504,7 @@ class RecordFilter(TypedDict, total=False):
         reference: how the reference begins.
         stuck: only what waits for somebody: in doubt, or running with its lease over.
         scan: read all records where the store cannot find those asked for otherwise.
+        newest_first: those created last come first; by default those created first do.
     """
 
     status: str | None
@@ -498,6 +520,7 @@ class RecordFilter(TypedDict, total=False):
     reference: str | None
     stuck: bool
     scan: bool
+    newest_first: bool
 
 
 _TEXTS: Final = ("operation", "subject", "business_key", "process_instance", "requester", "reference")
@@ -524,6 +547,7 @@ def query_of(filters: RecordFilter) -> Query:
         tag=_tag(filters.get("tag")),
         stuck=bool(stuck),
         scan=bool(filters.get("scan", False)),
+        newest_first=bool(filters.get("newest_first", False)),
         **{name: _text(name, filters.get(name)) for name in _TEXTS},
     )
 

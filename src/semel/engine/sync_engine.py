@@ -165,7 +165,7 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         CallFlow.__init__(
             self, request, engine.clock, engine.new_nonce, engine.retry_budget, handlers, only_reconcile=only_reconcile
         )
-        self.without_hit = engine.without_hit
+        self.without_hit, self.tracer = engine.without_hit, engine.tracer
         self._engine = engine
         self._function = handler
         self._joined = joined
@@ -181,11 +181,6 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         if self._view is None:
             self._view = Attempt(self)
         return self._view
-
-    @property
-    def claimed_at(self) -> float:
-        """When the key was claimed, by the engine's clock."""
-        return self.asked_at
 
     @property
     def is_joined(self) -> bool:
@@ -365,12 +360,16 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         """Make this the current attempt from here on, its lease kept alive until the call is settled."""
         self._hold()
         self.active = True
+        if self.tracer is not None:
+            self.enter_span(self.tracer)
         outer = context.current_handler.get()
         return context.current_handler.set(context.RunningHandler(self, self._engine.store.name, outer))
 
     def _exit(self, token: Token[context.RunningHandler | None]) -> None:
         """It is no longer the current one."""
         self.active = False
+        if self.tracer is not None:
+            self.exit_span()
         context.current_handler.reset(token)
 
     def _hold(self) -> None:
@@ -893,4 +892,4 @@ class SyncSemelBase(SemelBase[SyncEngine]):
         """
         engine = self._engine
         flow = admin.sweep(engine.known, engine.clock, engine.tell_lapsed, store=engine.store, limit=limit)
-        return engine.perform(flow)
+        return engine.tell_swept(engine.perform(flow))

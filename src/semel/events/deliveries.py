@@ -19,6 +19,7 @@ from semel.core import codec
 from semel.core.events.letters import DropLetter, Letter, LetterQuery, PutLetter, ScanLetters, StoredLetter, TouchLetter
 from semel.core.events.letters import letter_id as id_of_letter
 from semel.core.flow import Flow, ask
+from semel.core.observer import tracing
 from semel.core.operations import Counted, CountFailure, Read, Reopen
 from semel.core.policy import Policy, microseconds
 from semel.core.record import NOTHING, About, Failure, Note, Status, StoredRecord, Unknown
@@ -52,7 +53,7 @@ from semel.events.dead_letters import (
     show_letter,
     unpack,
 )
-from semel.events.delivery import Delivery, Settings, bound_policy, identify
+from semel.events.delivery import Delivery, Settings, bound_policy, identify, report, work_of
 from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event
 from semel.events.handlers import Handlers
@@ -92,6 +93,16 @@ class AsyncDeliveries:
         Raises:
             UsageError: the program has to be changed; the event was not acknowledged.
         """
+        tracer = self._engine.tracer
+        if tracer is None:
+            return self._report(await self._take(event, within, remaining))
+        with tracing(tracer, work_of(self._settings, event)) as trace:
+            return self._report(await self._take(event, within, remaining), trace)
+
+    def _report(self, done: Disposition, trace: object | None = None) -> Disposition:
+        return report(self._engine.observer, self._settings, done, trace)
+
+    async def _take(self, event: Event, within: Any, remaining: timedelta | None) -> Disposition:
         if self._has_stopped:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
@@ -161,15 +172,15 @@ class AsyncDeliveries:
             try:
                 await self._ask(PutLetter(self._unreadable(headers, body, error)))
             except StoreUnavailable as silent:
-                return _unavailable(silent)
-            return Disposition("dead_letter", "invalid", error=error)
+                return self._report(_unavailable(silent))
+            return self._report(Disposition("dead_letter", "invalid", error=error))
         return await self.handle(event, remaining=remaining)
 
     async def failed(self, event: Event, error: Exception) -> Disposition:
         """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
         delivery = self._deliver(event)
         delivery.error = error
-        return await self._count(delivery, error)
+        return self._report(await self._count(delivery, error))
 
     async def dead_letters(self, query: LetterQuery) -> AsyncIterator[DeadLetter]:
         """Dead letters, oldest first, fetched page by page."""
@@ -488,6 +499,16 @@ class SyncDeliveries:
         Raises:
             UsageError: the program has to be changed; the event was not acknowledged.
         """
+        tracer = self._engine.tracer
+        if tracer is None:
+            return self._report(self._take(event, within, remaining))
+        with tracing(tracer, work_of(self._settings, event)) as trace:
+            return self._report(self._take(event, within, remaining), trace)
+
+    def _report(self, done: Disposition, trace: object | None = None) -> Disposition:
+        return report(self._engine.observer, self._settings, done, trace)
+
+    def _take(self, event: Event, within: Any, remaining: timedelta | None) -> Disposition:
         if self._has_stopped:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
@@ -557,15 +578,15 @@ class SyncDeliveries:
             try:
                 self._ask(PutLetter(self._unreadable(headers, body, error)))
             except StoreUnavailable as silent:
-                return _unavailable(silent)
-            return Disposition("dead_letter", "invalid", error=error)
+                return self._report(_unavailable(silent))
+            return self._report(Disposition("dead_letter", "invalid", error=error))
         return self.handle(event, remaining=remaining)
 
     def failed(self, event: Event, error: Exception) -> Disposition:
         """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
         delivery = self._deliver(event)
         delivery.error = error
-        return self._count(delivery, error)
+        return self._report(self._count(delivery, error))
 
     def dead_letters(self, query: LetterQuery) -> Iterator[DeadLetter]:
         """Dead letters, oldest first, fetched page by page."""

@@ -14,10 +14,11 @@ from typing import Any, Final, Literal
 
 from semel.core.events.letters import Letter, Reason, letter_id, operation_of
 from semel.core.key import Key, make_key
+from semel.core.observer import Observer, Signal, Work, is_heard, notify
 from semel.core.policy import Policy, microseconds
 from semel.core.record import About, Failure
 from semel.engine.call_flow import Request
-from semel.errors import UsageError
+from semel.errors import FailedBefore, UsageError
 from semel.events.disposition import Backoff, Disposition, Ending
 from semel.events.event import Event
 from semel.events.handlers import EventHandler, Handlers
@@ -194,3 +195,32 @@ def identify(settings: Settings, event: Event) -> Key:
         value = make_key(event.source, event.id)
     scope = settings.scope(event) if callable(settings.scope) else settings.scope
     return Key.of(value, operation=settings.operation, scope=scope)
+
+
+def work_of(settings: Settings, event: Event) -> Work:
+    """A delivery, as a tracer sees it."""
+    return Work(kind="process", operation=settings.operation, event_type=event.type, parents=trace_of(event))
+
+
+def trace_of(event: Event) -> tuple[str, ...]:
+    """The span that an event was made in, where its producer said so."""
+    trace = event.extensions.get("traceparent")
+    return (trace,) if isinstance(trace, str) else ()
+
+
+def report(observer: Observer, settings: Settings, done: Disposition, trace: object | None = None) -> Disposition:
+    """Tell the observer what came of a delivery; gives it on. A letter that was there before is not told of again."""
+    told = [("consumed", done.status)]
+    if done.action == "dead_letter" and not isinstance(done.error, FailedBefore):
+        told.append(("dead_letter", done.status))
+    for kind, detail in told:
+        if is_heard(observer, kind):
+            signal = Signal(
+                kind=kind,  # type: ignore[arg-type]  # one of the two words above
+                operation=settings.operation,
+                reference=done.reference or "",
+                detail=detail,
+                trace=trace,
+            )
+            notify(observer, signal)
+    return done

@@ -82,6 +82,10 @@ class Event:
         """The same event under another id."""
         return replace(self, id=id)
 
+    def with_extension(self, name: str, value: Extension) -> Event:
+        """The same event with a further attribute, or another value of it."""
+        return replace(self, extensions={**self.extensions, name: value})
+
     @property
     def body(self) -> bytes:
         """`data` as bytes, as it travels beside headers.

@@ -19,6 +19,7 @@ from semel.api import AsyncSemel, Semel
 from semel.core.events.outbox import AddEvents, EraseEvents, OutboxEvent
 from semel.core.flow import Flow, ask
 from semel.core.key import SHARED, Key
+from semel.core.observer import Tracer, current_trace
 from semel.core.store import Capability
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
@@ -108,6 +109,8 @@ class Outbox(Generic[S]):
         engine = self._engine
         call = _current_call(engine)
         named = self._name(event, name, call)
+        if engine.tracer is not None:
+            named = _with_trace(named, engine.tracer)
         added = to_outbox(named, self.stream, ordering_key, _scope_text(scope, call))
         joined = None
         if within is not None:
@@ -187,6 +190,12 @@ def _current_call(engine: Any) -> AttemptState | None:
     """The call of this engine whose handler is running here."""
     attempt = engine.current()
     return None if attempt is None else attempt._call  # noqa: SLF001 - what people see of it has no place for events
+
+
+def _with_trace(event: Event, tracer: Tracer) -> Event:
+    """The event with the span that it is added in, as the CloudEvents extension `traceparent`, unless it has one."""
+    trace = None if "traceparent" in event.extensions else current_trace(tracer)
+    return event if trace is None else event.with_extension("traceparent", trace)
 
 
 def _scope_text(scope: object, call: AttemptState | None) -> str:

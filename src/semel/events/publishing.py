@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -36,10 +36,12 @@ from semel.core.events.outbox import (
     StoredEvent,
     StreamPart,
 )
+from semel.core.observer import Observer, Signal, Work, is_heard, notify, tracer_of, tracing
 from semel.core.policy import microseconds
 from semel.core.record import Failure
 from semel.engine.clock import Clock
 from semel.errors import TryLater, UsageError
+from semel.events.delivery import trace_of
 from semel.events.disposition import Backoff
 from semel.events.encoding import from_outbox
 from semel.events.event import Event
@@ -129,6 +131,7 @@ class PartPublisher:
         until: the instant at which the part has to be given back.
         progress: what the relay has done, which is counted here.
         is_patient: whether to wait for a broker that cannot be reached, and not raise after `max_attempts`.
+        observer: told what was published, what was parked, and what the broker did not take.
         spawn: begins a task, which reads the next batch or deletes old events while this one is published.
     """
 
@@ -144,6 +147,7 @@ class PartPublisher:
         until: float,
         progress: RelayProgress,
         is_patient: bool,
+        observer: Observer,
         spawn: Spawn = asyncio.create_task,
     ) -> None:
         self._part = part
@@ -155,6 +159,8 @@ class PartPublisher:
         self._until = until
         self._progress = progress
         self._is_patient = is_patient
+        self._observer = observer
+        self._tracer = tracer_of(observer)
         self._spawn = spawn
         self._held: set[str | None] = set()
         self._cursor: Cursor | None = None
@@ -215,8 +221,24 @@ class PartPublisher:
             self._cursor, self._is_unsaved = saved.cursor, False
         else:
             self._cursor, self._is_unsaved = batch.cursor.following(self._opened), True
-        self._progress.add(done)
+        self._add_up(done)
         return len(done.positions)
+
+    def _add_up(self, done: Published) -> None:
+        """Count what came of events, once it is saved."""
+        self._progress.add(done)
+        self._tell("published", len(done.positions))
+        failed = [one for one in done.parked if one.error is not None]
+        if failed:
+            self._tell("parked", len(failed))
+
+    def _tell(
+        self, kind: Literal["published", "parked", "publishing_failed"], number: int, error: Exception | None = None
+    ) -> None:
+        if number and is_heard(self._observer, kind):
+            detail = "" if error is None else type(error).__qualname__
+            signal = Signal(kind=kind, operation=self._part.stream, reference="", number=number, detail=detail)
+            notify(self._observer, signal)
 
     async def finish(self) -> None:
         """Save how far it was read where nothing was to be published, for whoever divides the stream otherwise."""
@@ -242,7 +264,7 @@ class PartPublisher:
                 SettleReleased(self._part, tuple(done.positions), tuple(one for one in failed if one.error is not None))
             )
             self._held = set(settled.held)
-            self._progress.add(done)
+            self._add_up(done)
             count += len(done.positions)
             if not done.positions:
                 break
@@ -275,9 +297,12 @@ class PartPublisher:
                 outage = next((error for error in errors if isinstance(error, OUTAGES)), None)
                 outages = 0 if outage is None else outages + 1
                 if outage is not None and outages >= self._settings.max_attempts and not self._is_patient:
+                    self._tell("publishing_failed", len(again), outage)
                     raise outage
                 most = max([outages, *(attempts[stored.position] for stored in again)])
-                await self._pause(most, outage or next(filter(None, errors)))
+                cause = outage or next(filter(None, errors))
+                self._tell("publishing_failed", len(again), cause)
+                await self._pause(most, cause)
                 waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
         return done
 
@@ -308,7 +333,7 @@ class PartPublisher:
         events = [from_outbox(stored.event) for stored in wave]
         self._progress.in_flight += len(wave)
         try:
-            errors = await self._publisher.publish(events)
+            errors = await self._hand_over(events)
         except UsageError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not about one event
@@ -325,6 +350,15 @@ class PartPublisher:
                 f"were published; none is taken for published. Answer with None or an error for each event."
             )
         return errors
+
+    async def _hand_over(self, events: Sequence[Event]) -> Sequence[Exception | None]:
+        """Have the publisher publish events, inside a span where there is a tracer."""
+        if self._tracer is None:
+            return await self._publisher.publish(events)
+        parents = tuple(trace for event in events for trace in trace_of(event))
+        work = Work(kind="send", operation=self._part.stream, number=len(events), parents=parents)
+        with tracing(self._tracer, work):
+            return await self._publisher.publish(events)
 
     def _park(self, done: Published, stored: StoredEvent, error: Exception, attempts: int) -> None:
         self._held.add(stored.event.ordering_key)

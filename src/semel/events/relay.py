@@ -239,6 +239,7 @@ class Relay:
             until=until,
             progress=self.progress,
             is_patient=not once,
+            observer=self._engine.observer,
             spawn=self._spawn,
         )
         try:

@@ -56,6 +56,7 @@ class DjangoStore(StoreWrapper):
                 Capability.LETTERS,
                 Capability.OUTBOX,
                 Capability.BATCH,
+                Capability.AUDIT,
                 *SEARCHING,
             }
         )

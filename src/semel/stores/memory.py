@@ -80,6 +80,8 @@ from semel.core.operations import (
     StateMismatch,
     SweepCount,
 )
+from semel.core.operators.audit import AboutAudit
+from semel.core.operators.tokens import AboutTokens
 from semel.core.record import (
     LEASE_ENDED,
     MOST_ENTRIES,
@@ -98,8 +100,9 @@ from semel.errors import UsageError
 from semel.stores.batch.memory import MemoryBatches
 from semel.stores.events.outbox import MemoryOutbox
 from semel.stores.letters import Letters
+from semel.stores.operators.memory import MemoryAudit, MemoryTokens
 from semel.stores.rows import new_record
-from semel.stores.search import after, count_records, matches
+from semel.stores.search import after, count_records, first_page, matches
 from semel.stores.settings import StoreClock, machine_clock
 
 __all__ = ["MemoryStore", "Table"]
@@ -181,7 +184,7 @@ class Histories:
 
 
 class Table:
-    """Records by digest, what happened to them, letters, events, batches, and invalidations that are not confirmed."""
+    """Records by digest, what happened to them, letters, events, batches, audit entries and so on."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, StoredRecord] = {}
@@ -189,6 +192,8 @@ class Table:
         self.letters = Letters()
         self.outbox = MemoryOutbox()
         self.batches = MemoryBatches()
+        self.audit = MemoryAudit()
+        self.tokens = MemoryTokens()
         self.invalidations = Invalidations()
         self.lock = threading.Lock()
 
@@ -210,6 +215,10 @@ class Table:
         """Carry out `operation` at the instant `now`."""
         if isinstance(operation, AboutBatches | WithRecords):
             return self.batch(operation, now)
+        if isinstance(operation, AboutAudit):
+            return self.audit.apply(operation, now)
+        if isinstance(operation, AboutTokens):
+            return self.tokens.apply(operation, now)
         match operation:
             case Claim():
                 return self.claim(operation, now)
@@ -392,13 +401,11 @@ class Table:
         return Recorded(now)
 
     def scan(self, operation: Scan, now: int) -> Page:
-        """One page, oldest first."""
-        ordered = sorted(self.records.values(), key=lambda record: (record.created_us, record.key.digest))
+        """One page."""
         query, cursor = operation.query, operation.cursor
-        found = [record for record in ordered if matches(record, query, now) and after(record, cursor)]
-        page = tuple(found[: operation.limit])
-        more = len(found) > operation.limit
-        return Page(page, (page[-1].created_us, page[-1].key.digest) if more else None)
+        found = [one for one in self.records.values() if matches(one, query, now) and after(one, cursor, query)]
+        page, onward = first_page(found, query, operation.limit)
+        return Page(tuple(page), onward)
 
     def resolve(self, operation: Resolve, now: int) -> Resolved | StateMismatch:
         """End a doubt by decision; the new nonce shuts out an attempt that may still be running."""
@@ -518,6 +525,7 @@ class MemoryStore:
             Capability.LETTERS,
             Capability.OUTBOX,
             Capability.BATCH,
+            Capability.AUDIT,
             *SEARCHING,
         }
     )

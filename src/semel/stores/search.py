@@ -3,7 +3,7 @@
 - A value that a record is found by is kept beside it as a number, from its digest. It only leads to candidates: the
   texts in the record itself decide, and so does its scope, so that two values with one number show nobody anything.
 - The conditions of a list query are composed of fixed texts, one per restriction; values are always bound.
-- Pages follow the order of creation, then of digests, whichever way the records are found.
+- Pages follow the order of creation, then of digests, whichever way the records are found; or that order backwards.
 """
 
 from __future__ import annotations
@@ -37,9 +37,30 @@ def term_numbers(about: About) -> list[int]:
     return sorted({term_number(term) for term in about.terms()})
 
 
-def after(record: StoredRecord, cursor: tuple[int, bytes] | None) -> bool:
-    """Whether a record comes after a cursor."""
-    return cursor is None or (record.created_us, record.key.digest) > cursor
+Cursor = tuple[int, bytes]
+"""Where a record stands in the order of pages: its creation instant and its digest."""
+
+
+def place_of(record: StoredRecord) -> Cursor:
+    """Where a record stands in the order of pages."""
+    return record.created_us, record.key.digest
+
+
+def after(record: StoredRecord, cursor: Cursor | None, query: Query) -> bool:
+    """Whether a record comes after a cursor, in the order of the query."""
+    return cursor is None or is_after(place_of(record), cursor, query)
+
+
+def is_after(place: Cursor, cursor: Cursor, query: Query) -> bool:
+    """Whether one place comes after another, in the order of the query."""
+    return place < cursor if query.newest_first else place > cursor
+
+
+def first_page(records: Iterable[StoredRecord], query: Query, limit: int) -> tuple[list[StoredRecord], Cursor | None]:
+    """The first so many of some records, in the order of the query, and the cursor behind them; None: those are all."""
+    ordered = sorted(records, key=place_of, reverse=query.newest_first)
+    page = ordered[:limit]
+    return page, place_of(page[-1]) if len(ordered) > limit else None
 
 
 def matches(record: StoredRecord, query: Query, now: int) -> bool:
@@ -112,6 +133,12 @@ class Selection:
     row: str
     terms: list[str]
     values: dict[str, Any]
+    direction: str = ""
+
+    @property
+    def order(self) -> str:
+        """What pages are ordered by."""
+        return f"{self.row}.created_us{self.direction}, {self.row}.digest{self.direction}"
 
     @property
     def text(self) -> str:
@@ -127,7 +154,8 @@ def select_records(query: Query, cursor: tuple[int, bytes] | None, wording: Word
     conditions.add_term(query)
     conditions.add_place(query, cursor)
     conditions.add_texts(query)
-    return Selection(conditions.row, conditions.terms, conditions.values)
+    direction = " DESC" if query.newest_first else ""
+    return Selection(conditions.row, conditions.terms, conditions.values, direction)
 
 
 class _Conditions:
@@ -166,7 +194,8 @@ class _Conditions:
             self.values["highest"] = bytes.fromhex(query.reference.ljust(_DIGITS, "f"))
         if cursor is not None:
             us, digest = mark("cursor_us", "number"), mark("cursor_digest", "digest")
-            self.terms.append(f"({row}.created_us, {row}.digest) > ({us}, {digest})")
+            after = "<" if query.newest_first else ">"
+            self.terms.append(f"({row}.created_us, {row}.digest) {after} ({us}, {digest})")
             self.values["cursor_us"], self.values["cursor_digest"] = cursor
 
     def add_texts(self, query: Query) -> None:

@@ -53,6 +53,8 @@ from semel.core.operations import (
     SweepCount,
     TransactionJoined,
 )
+from semel.core.operators.audit import AboutAudit
+from semel.core.operators.tokens import AboutTokens
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
 from semel.errors import UsageError
 from semel.stores.rows import new_record
@@ -159,7 +161,15 @@ class UnprotectedStore:
 
 
 def _answer_about_events(
-    operation: PutLetter | TouchLetter | DropLetter | ScanLetters | AboutOutbox | AboutBatches | WithRecords,
+    operation: PutLetter
+    | TouchLetter
+    | DropLetter
+    | ScanLetters
+    | AboutOutbox
+    | AboutBatches
+    | WithRecords
+    | AboutAudit
+    | AboutTokens,
 ) -> Answer:
     """There are no letters; an event that was not kept would be lost without a word.
 
@@ -171,6 +181,10 @@ def _answer_about_events(
             return LetterPage((), None)
         case PutLetter() | TouchLetter() | DropLetter():
             return LetterFound(None)
+    if isinstance(operation, AboutAudit | AboutTokens):
+        raise UsageError(
+            "Nothing is audited, and there are no tokens, while semel is switched off; nothing was changed."
+        )
     if isinstance(operation, AboutBatches | WithRecords):
         raise UsageError("Batches cannot be kept while semel is switched off; nothing was changed.")
     raise UsageError("Events can neither be kept nor published while semel is switched off; nothing was changed.")

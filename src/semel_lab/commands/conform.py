@@ -18,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.cli.exit_codes import OTHER, usage_error
-from semel.cli.printing import as_text, clean, console
+from semel.cli.printing import as_text, console
 from semel.extras import requires
+from semel.texts import clean
 
 if TYPE_CHECKING:
     from semel_lab.conform import Report, Result

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.printing import clean
+from semel.texts import clean
 from semel_lab.demo.check import Row, Verdict
 from semel_lab.demo.scenario import Story
 from semel_lab.demo.state import PaymentView, Scene, WorkerView

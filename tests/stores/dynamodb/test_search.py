@@ -98,7 +98,10 @@ def test_a_table_without_indexes_says_how_they_are_made(dynamodb: Tables) -> Non
         assert len(list(semel.records(subject="ann", scan=True))) == 1
 
 
-def test_pages_are_whole_and_in_order_also_at_one_instant(indexed: str, dynamodb: Tables, clock: Clock) -> None:
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_pages_are_whole_and_in_order_also_at_one_instant(
+    indexed: str, dynamodb: Tables, clock: Clock, *, newest_first: bool
+) -> None:
     dynamodb.empty(indexed)
     store = DynamoStore(indexed, clock=clock)
     driver = store.driver()
@@ -110,9 +113,9 @@ def test_pages_are_whole_and_in_order_also_at_one_instant(indexed: str, dynamodb
         driver.perform([store.plan(claims, joined=False)])
         clock.advance(1)
     seen: list[StoredRecord] = []
-    cursor = None
+    query, cursor = Query(subject="ann", newest_first=newest_first), None
     while True:
-        (answers,) = driver.perform([store.plan([Scan(Query(subject="ann"), cursor, 4)], joined=False)])
+        (answers,) = driver.perform([store.plan([Scan(query, cursor, 4)], joined=False)])
         assert isinstance(answers, list)
         (page,) = answers
         assert isinstance(page, Page), page
@@ -123,4 +126,4 @@ def test_pages_are_whole_and_in_order_also_at_one_instant(indexed: str, dynamodb
     driver.close()
     places = [(record.created_us, record.key.digest) for record in seen]
     assert len(places) == 21
-    assert places == sorted(set(places))
+    assert places == sorted(set(places), reverse=newest_first)

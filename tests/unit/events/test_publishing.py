@@ -23,6 +23,7 @@ from semel.core.events.outbox import (
     StoredEvent,
     StreamPart,
 )
+from semel.core.observer import Logging
 from semel.errors import StoreUnavailable
 from semel.events import Backoff, Event
 from semel.events.encoding import to_outbox
@@ -85,6 +86,7 @@ def _publishing(store: Store, clock: VirtualClock, settings: RelaySettings = SET
         until=clock.monotonic() + 240,
         progress=RelayProgress(),
         is_patient=False,
+        observer=Logging(),
     )
 
 

@@ -16,10 +16,11 @@ from rich.text import Text
 from semel.cli import exit_codes
 from semel.cli.printing import as_text, console
 from semel.cli.store_option import BrokerUrl, Durable, Group, Queue, Stream, Url, chosen_settings, store_at
-from semel.cli.timefmt import duration, span
+from semel.cli.timefmt import duration
 from semel.core.store import Capability
 from semel.settings import Settings, show_settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, Need, Promise, admin_of, promises
+from semel.texts import span
 
 _STYLES = {"ok": "green", "note": "yellow", "fix": "bold red"}
 

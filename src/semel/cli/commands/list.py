@@ -19,9 +19,10 @@ from semel.cli.lookup import SHORTEST
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, as_object, key_text, scope_text, status_text, until_text
 from semel.cli.store_option import Url, open_engine
-from semel.cli.timefmt import now, span
+from semel.cli.timefmt import now
 from semel.core.record import Record
 from semel.engine.engine import RecordFilter
+from semel.texts import span
 
 _PAGE = 100
 _WIDE = 118
@@ -38,18 +39,20 @@ def list_records(
     url: Url = None,
     *,
     wanted: RecordFilter,
+    newest: Annotated[bool, typer.Option("--newest", help="Newest first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     limit: Annotated[
         int | None,
         typer.Option(min=1, help=f"At most so many. Default: {_PAGE}, all with --json.", show_default=False),
     ] = None,
 ) -> None:
-    """List records, oldest first.
+    """List records, oldest first, or with --newest newest first.
 
     Key values may be personal data. Long ones are cut to fit a terminal; semel show and --json give all of them. With
     --stuck the exit code is 4 if there are any. Redis, and DynamoDB without its index, search only with --scan.
     """
     with open_engine(url) as semel:
+        wanted["newest_first"] = newest
         records = semel.records(**wanted)
         found = _print_lines(records, limit) if as_json else _print_table(records, limit or _PAGE)
     if wanted["stuck"] and found:

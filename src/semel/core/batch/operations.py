@@ -81,9 +81,9 @@ class ReadBatch(msgspec.Struct, Asks["BatchFound"], frozen=True):
 
 
 class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
-    """At most `limit` batches of a scope, in the order in which they were begun, after that number."""
+    """At most `limit` batches of a scope, or of all, in the order in which they were begun, after that number."""
 
-    scope: str
+    scope: str | None
     state: State | None
     after: int
     limit: int

@@ -73,10 +73,11 @@ class StoredLetter(Letter, frozen=True, kw_only=True):
 class LetterQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which letters to list; what is None does not restrict.
 
-    An id with its record, or one of a letter without a record, is found without looking through all letters.
+    An id with its record, or one of a letter without a record, is found without looking through all letters; both need
+    the consumer, where a store keeps letters beside their records.
     """
 
-    consumer: str
+    consumer: str | None = None
     id: bytes | None = None
     record: bytes | None = None
     scope: str | None = None

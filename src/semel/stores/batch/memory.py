@@ -291,8 +291,8 @@ class MemoryBatches:
             case ReadBatch(scope, id_):
                 return self._found(self._by_name(scope, id_), now)
             case ListBatches(scope, state, after, limit):
-                found = (k.batch for k in self._batches.values() if k.batch.scope == scope and k.batch.number > after)
-                seen = (b for b in found if b.state != "expired")
+                found = (k.batch for k in self._batches.values() if k.batch.number > after)
+                seen = (b for b in found if b.state != "expired" and scope in (None, b.scope))
                 return BatchesFound(tuple(b for b in seen if state in (None, b.state))[:limit])
             case ReadItems(number, first, end, status):
                 return ItemsFound(tuple(i for i in self._items(number, first, end) if status in (None, i.status)))

@@ -115,7 +115,7 @@ from semel.stores.dynamodb.request_builders import Expression
 from semel.stores.letters import letter_with, matches_letter, page_of
 from semel.stores.memory import Table
 from semel.stores.rows import storable, stored_failure
-from semel.stores.search import after, count_records, matches
+from semel.stores.search import after, count_records, first_page, matches
 
 
 def apply(
@@ -458,9 +458,9 @@ def _drop_letter(table: str, operation: DropLetter) -> Steps:
 
 
 def _find_letters(
-    table: str, consumer: str, record: bytes | None, id_: bytes | None
+    table: str, consumer: str | None, record: bytes | None, id_: bytes | None
 ) -> Generator[Any, Any, list[StoredLetter]]:
-    """The letters of a consumer: all, those of one record, or one by its id."""
+    """The letters of a consumer, or of every one: all, those of one record, or one by its id."""
     place = record or id_
     if place is not None:
         letters, _ = yield from _read_letters(table, place)
@@ -515,22 +515,23 @@ _EQUAL: Final = ("operation", "scope", "process_instance", "business_key", "subj
 
 
 def _scan(table: str, operation: Scan) -> Generator[Any, Any, Page]:
-    """One page of records, oldest first."""
+    """One page of records."""
+    query = operation.query
     found: list[StoredRecord] = []
     start: Item | None = {}
     while start is not None:
-        records, start = yield from _read_some(table, operation.query, start)
-        found += [one for one in records if after(one, operation.cursor)]
-        found = sorted(found, key=_age)[: operation.limit + 1]
-    page = tuple(found[: operation.limit])
-    return Page(page, _age(page[-1]) if len(found) > operation.limit else None)
+        records, start = yield from _read_some(table, query, start)
+        found += [one for one in records if after(one, operation.cursor, query)]
+        found, _ = first_page(found, query, operation.limit + 1)
+    page, cursor = first_page(found, query, operation.limit)
+    return Page(tuple(page), cursor)
 
 
 def _search(table: str, operation: Scan) -> Generator[Any, Any, Page]:
-    """One page of records, oldest first, by the index of one searched value; the records themselves decide.
+    """One page of records by the index of one searched value; the records themselves decide.
 
     The index may lag a moment behind the table. It gives the order of creation, but those of one instant in any order;
-    so a page is whole once the index has given something later than its last record.
+    so a page is whole once the index has given something beyond the instant of its last record.
     """
     query = operation.query
     term = next((term for term in query.terms if term.kind in SEARCHED), None)
@@ -546,12 +547,13 @@ def _search(table: str, operation: Scan) -> Generator[Any, Any, Page]:
             why = f"has no index of records by {kind} (`semel migrate --search` makes one)"
             raise scan_needed_error(f"DynamoDB table {table}", why)
         found += yield from _read_found(table, operation, [plain(item[KEY]) for item in reply["Items"]])
-        found.sort(key=_age)
         start = reply.get("LastEvaluatedKey")
         if start is not None and len(found) > operation.limit:
-            start = None if _age(found[operation.limit])[0] < plain(start["created_us"]) else start
-    page = tuple(found[: operation.limit])
-    return Page(page, _age(page[-1]) if len(found) > operation.limit else None)
+            beyond, _ = first_page(found, query, operation.limit + 1)
+            at, onward = beyond[-1].created_us, plain(start["created_us"])
+            start = None if (onward < at if query.newest_first else onward > at) else start
+    page, cursor = first_page(found, query, operation.limit)
+    return Page(tuple(page), cursor)
 
 
 def _read_found(table: str, operation: Scan, digests: Sequence[bytes]) -> Generator[Any, Any, list[StoredRecord]]:
@@ -560,7 +562,7 @@ def _read_found(table: str, operation: Scan, digests: Sequence[bytes]) -> Genera
     replies = (yield Together(tuple(_look(table, digest) for digest in digests))) if digests else []
     records = [found.record for (found,) in replies if isinstance(found, Found) and found.record is not None]
     fitting = [record for record in records if matches(record, operation.query, moment.low)]
-    return [record for record in fitting if after(record, operation.cursor)]
+    return [record for record in fitting if after(record, operation.cursor, operation.query)]
 
 
 def _look(table: str, digest: bytes) -> Chain:
@@ -667,7 +669,3 @@ def _filter_of(query: Query) -> Mapping[str, Any]:
 
 def _from(start: Item) -> Item:
     return {"ExclusiveStartKey": start} if start else {}
-
-
-def _age(record: StoredRecord) -> tuple[int, bytes]:
-    return record.created_us, record.key.digest

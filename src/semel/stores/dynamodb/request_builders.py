@@ -109,10 +109,14 @@ def index_of(kind: str) -> str:
 
 
 def search(table: str, term: Term, query: Query, cursor: tuple[int, bytes] | None, limit: int) -> dict[str, Any]:
-    """The parameters of a query for the keys of records that have a value, oldest first."""
+    """The parameters of a query for the keys of records that have a value, in the order of the query."""
     expression = Expression()
-    first = max(query.after_us or 0, 0 if cursor is None else cursor[0])
+    first = query.after_us or 0
     last = _LATEST if query.before_us is None else query.before_us - 1
+    if cursor is not None and query.newest_first:
+        last = min(last, cursor[0])
+    elif cursor is not None:
+        first = max(first, cursor[0])
     value = expression.compare(search_attribute(term.kind), "=", term_number(term))
     span = f"{expression.name('created_us')} BETWEEN {expression.value(first)} AND {expression.value(max(first, last))}"
     return {
@@ -120,6 +124,7 @@ def search(table: str, term: Term, query: Query, cursor: tuple[int, bytes] | Non
         "IndexName": index_of(term.kind),
         "KeyConditionExpression": f"{value} AND {span}",
         "Limit": limit,
+        "ScanIndexForward": not query.newest_first,
         **expression.parameters(),
     }
 
@@ -300,10 +305,12 @@ def drop_letters(table: str, place: bytes, ids: list[bytes], version: int | None
     return {"TableName": table, "Key": letters_key(place), "UpdateExpression": text, **condition}
 
 
-def scan_letters(table: str, consumer: str) -> dict[str, Any]:
-    """The parameters of a scan for the letters of a consumer."""
+def scan_letters(table: str, consumer: str | None) -> dict[str, Any]:
+    """The parameters of a scan for the letters of a consumer, or of every one."""
     expression = Expression()
-    filtering = expression.compare(OWNER, "=", consumer)
+    filtering = (
+        f"attribute_exists({expression.name(OWNER)})" if consumer is None else expression.compare(OWNER, "=", consumer)
+    )
     return {"TableName": table, "ConsistentRead": True, "FilterExpression": filtering, **expression.parameters()}
 
 

@@ -31,6 +31,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, MOST_ENTRIES, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.mysql.audit import MysqlAudit
 from semel.stores.mysql.batch.dialect import MysqlBatch
 from semel.stores.mysql.outbox import MysqlOutbox
 from semel.stores.mysql.settings import lock_timeout_seconds
@@ -97,7 +98,7 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
 _CLOCK: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 _LATER: Final = (
     *("input", "unless", "digests", "lock", "share", "restrictions", "held"),
-    *("found", "row", "index", "terms", "nonces", "rows", "sign"),
+    *("found", "order", "index", "terms", "nonces", "rows", "sign"),
 )
 _GATES: Final = 4  # that a key needs at a time
 _STRIPE: Final = 2  # bytes of a digest that name a gate
@@ -115,6 +116,7 @@ def table_names(settings: Settings) -> dict[str, str]:
             for name in (
                 *("record", "step", "invalidation", "search", "history", "worker", "letter", "schema"),
                 *("outbox", "cursor", "parked", "batch", "item", "page"),
+                *("audit", "audit_head", "audit_seal", "token"),
             )
         },
         "meta": "meta",
@@ -146,6 +148,7 @@ class MysqlDialect(ServerSweeps):
         self._wording = Wording(lambda _name, _kind: "?", self._clock, "INSTR")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
         self.batch = MysqlBatch(self._names, self._clock)
+        self.audit = MysqlAudit(self._names, self._clock)
 
     def _loaded(self) -> dict[str, str]:
         target = self._names["record_table"]
@@ -344,7 +347,7 @@ class MysqlDialect(ServerSweeps):
             found.terms.append("r.doubt_us IS NOT NULL")  # by which they are found
         index = f"`{self._names['prefix']}term_{'everywhere' if query.scope is None else 'in_scope'}`"
         place = _filled(self._sql[f"found_{found.row}"], index=index)
-        text = _filled(self._sql[name], found=place, restrictions=found.text, row=found.row)
+        text = _filled(self._sql[name], found=place, restrictions=found.text, order=found.order)
         return Command(text, (*found.values.values(), *further))
 
     def resolve(self, operation: Resolve) -> Command:

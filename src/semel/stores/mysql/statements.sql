@@ -470,9 +470,9 @@ SELECT e.digest, e.now FROM ({input}) AS e ORDER BY e.place;
 {search_table} AS s FORCE INDEX ({index}) STRAIGHT_JOIN {record_table} AS r FORCE INDEX (PRIMARY)
     ON r.digest = s.digest AND r.created_us = s.created_us
 
--- One page, oldest first. {restrictions} is put together from fixed texts.
+-- One page. {restrictions} and {order} are put together from fixed texts.
 -- name: scan
-SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {row}.digest LIMIT ?;
+SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {order} LIMIT ?;
 
 -- name: count_records
 SELECT r.operation, r.status, COUNT(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;

@@ -28,6 +28,7 @@ from semel.core.operations import (
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
+from semel.stores.postgresql.audit import PostgresAudit
 from semel.stores.postgresql.batch.dialect import PostgresBatch
 from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
@@ -168,7 +169,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
     "purge_letters": {"most": "bigint"},
 }
 _LATER: Final = (
-    *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "row"),
+    *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "order"),
     *("kept_terms", "dropped_terms", "terms", "unless_said", "sign", "riding"),
 )
 _TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
@@ -250,6 +251,11 @@ def table_names(settings: Settings) -> dict[str, str]:
         "batch_table": f'{within}"{prefix}batch"',
         "item_table": f'{within}"{prefix}item"',
         "page_table": f'{within}"{prefix}page"',
+        "audit_table": f'{within}"{prefix}audit"',
+        "audit_head_table": f'{within}"{prefix}audit_head"',
+        "audit_seal_table": f'{within}"{prefix}audit_seal"',
+        "audit_function": f'{within}"{prefix}guard_audit"',
+        "token_table": f'{within}"{prefix}token"',
         "rebase_function": f'{within}"{prefix}rebase_outbox"',
         "meta": f'{within}"{prefix}meta"',
         "schema_table": f'{within}"{prefix}schema"',
@@ -274,6 +280,7 @@ class PostgresDialect(ServerSweeps):
         self._wording = Wording(lambda _, kind: f"?::{_KINDS[kind]}", self._clock, "strpos")
         self.outbox = CompletingOutbox(self._names, self._clock, self)
         self.batch = PostgresBatch(self._names, self._clock, settings)
+        self.audit = PostgresAudit(self._names, self._clock)
 
     def _loaded(self, settings: Settings) -> dict[str, str]:
         kept = {name: f"{{{name}}}" for name in _LATER}
@@ -436,7 +443,7 @@ class PostgresDialect(ServerSweeps):
         if query.status is Status.IN_DOUBT:
             found.terms.append(_IN_DOUBT)
         text = self._sql[name].replace("{found}", self._sql[f"found_{found.row}"])
-        text = text.replace("{restrictions}", found.text).replace("{row}", found.row)
+        text = text.replace("{restrictions}", found.text).replace("{order}", found.order)
         return Command(text, (*found.values.values(), *further))
 
     def resolve(self, operation: Resolve) -> Command:

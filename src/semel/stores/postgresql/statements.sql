@@ -614,9 +614,9 @@ WITH e AS MATERIALIZED ({input}), gone AS MATERIALIZED (
 )
 SELECT count(*) FROM deleted;
 
--- One page, oldest first. {restrictions} is put together from fixed texts.
+-- One page. {restrictions} and {order} are put together from fixed texts.
 -- name: scan
-SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {row}.digest LIMIT ?::bigint;
+SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {order} LIMIT ?::bigint;
 
 -- name: count_records
 SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;

@@ -108,7 +108,7 @@ from semel.stores.redis.record_hash import (
     worker_of,
 )
 from semel.stores.rows import new_record, storable
-from semel.stores.search import counts_of, matches
+from semel.stores.search import counts_of, is_after, matches
 
 Reply = Any
 """What the server said, or an exception."""
@@ -185,11 +185,12 @@ def scan(context: RedisContext, operations: Sequence[Scan]) -> Steps:
 
 
 def _page(context: RedisContext, operation: Scan) -> Generator[Any, list[Reply], Page]:
-    """One pass over all records finds the oldest that fit; those are read as they are then."""
+    """One pass over all records finds the first that fit, in the order asked for; those are read as they are then."""
     query = operation.query
     now = yield from _now()
     fields = _DEEP if _is_deep(context, query) else _QUICK
-    oldest: list[FoundKeys] = []
+    first: list[FoundKeys] = []
+    choose = heapq.nlargest if query.newest_first else heapq.nsmallest
     at: Any = None
     while True:
         at, looks = yield from _look(context, query, fields, at)
@@ -197,14 +198,14 @@ def _page(context: RedisContext, operation: Scan) -> Generator[Any, list[Reply],
             (*place, key)
             for key, reply in looks.items()
             if (place := _fits(context, key, reply, query, now))
-            and (operation.cursor is None or place > operation.cursor)
+            and (operation.cursor is None or is_after(place, operation.cursor, query))
         }
-        oldest = heapq.nsmallest(operation.limit + 1, found.union(oldest))
+        first = choose(operation.limit + 1, found.union(first))
         if at is None:
             break
-    page = oldest[: operation.limit]
+    page = first[: operation.limit]
     records = yield from _read(context, page, query, now)
-    last = page[-1] if len(oldest) > operation.limit else None
+    last = page[-1] if len(first) > operation.limit else None
     return Page(tuple(records), None if last is None else (last[0], last[1]))
 
 
@@ -694,8 +695,10 @@ def _letter_answer(_operation: PutLetter | TouchLetter, reply: Reply) -> Answer:
     return LetterFound(None if reply is None else letter_of(reply))
 
 
-def _find_letters(context: RedisContext, consumer: str, record: bytes | None, id_: bytes | None) -> Keys:
-    """Where letters of a consumer are: all, those of a record, or one by its id."""
+def _find_letters(context: RedisContext, consumer: str | None, record: bytes | None, id_: bytes | None) -> Keys:
+    """Where letters of a consumer are, or of every one: all, those of a record, or one by its id."""
+    if consumer is None:
+        return (yield from scan_keys(context.pattern.match_letters(None)))
     if record is not None:
         return [_letters_of(context, consumer, record)]
     if id_ is not None:

@@ -52,6 +52,7 @@ from semel.core.operations import (
     Resolve,
     Scan,
 )
+from semel.core.operators.chain import ChainHead, Seal
 from semel.core.record import StoredRecord, Worker
 
 Row = tuple[Any, ...]
@@ -190,6 +191,29 @@ class BatchDialect(Protocol):
         """Reserve time; up to when all is reserved, and now."""
 
 
+class AuditDialect(Protocol):
+    """The statements of one kind of database for the audit chain and tokens."""
+
+    def command(self, name: str, *values: Any) -> Command:
+        """A statement that all databases understand, by its name."""
+
+    def command_among(self, name: str, among: Sequence[bytes], *values: Any) -> Command:
+        """The same with a list of values, which come last."""
+
+    def command_where(self, name: str, condition: str, *values: Any) -> Command:
+        """The same with a condition, whose values come first."""
+
+    def append(self, seen: ChainHead, moved: ChainHead, rows: Sequence[Row]) -> Asking[bool]:
+        """Move a head that is still as it was seen, and add entries; False: it is not, and nothing was changed.
+
+        Raises:
+            RowError: an entry of that number is there.
+        """
+
+    def seal(self, chain: bytes, seal: Seal) -> Asking[bool]:
+        """Add a seal behind what is sealed; False: somebody else has, and nothing was changed."""
+
+
 class Dialect(Protocol):
     """The statements of one kind of database, for all but its claims."""
 
@@ -200,6 +224,10 @@ class Dialect(Protocol):
     @property
     def batch(self) -> BatchDialect:
         """Those of its batches."""
+
+    @property
+    def audit(self) -> AuditDialect:
+        """Those of its audit chain and of tokens."""
 
     @property
     def decides_inside(self) -> bool:

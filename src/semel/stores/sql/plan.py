@@ -76,6 +76,7 @@ from semel.stores.sql.batch.plan import BATCH_OPERATIONS, plan_batch
 from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 from semel.stores.sql.events.outbox import OUTBOX_PLANS
+from semel.stores.sql.operators.plan import OPERATOR_PLANS
 
 TRY_AGAIN_US: Final = 50_000
 _ROUNDS: Final = 5
@@ -661,4 +662,5 @@ _PLANS: dict[type, Many] = {
     PurgeLetters: _purge_letters,
     **OUTBOX_PLANS,
     **dict.fromkeys(BATCH_OPERATIONS, _plan_batch),
+    **OPERATOR_PLANS,
 }

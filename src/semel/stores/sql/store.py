@@ -84,6 +84,7 @@ class SqlStore:
             Capability.LETTERS,
             Capability.OUTBOX,
             Capability.BATCH,
+            Capability.AUDIT,
         }
         if self._pool is None:
             found.add(Capability.CLIENT_LIBRARIES)  # those of the caller's own pool are there

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import cache
 from typing import Any
 
 from semel.stores.sql.dialect import Command, Row
@@ -52,3 +53,23 @@ class SqliteCommand(Command, frozen=True):
 # How bytes are bound. For an object of type bytes sqlite3 looks for an adapter, a conform method and another adapter,
 # at each execution; for a bytearray it does not. That was a tenth of the time of a claim.
 blob = bytearray
+
+
+@cache
+def _named(text: str) -> str:
+    """A text whose marks have names."""
+    pieces = text.split("?")
+    return pieces[0] + "".join(f":v{place}{piece}" for place, piece in enumerate(pieces[1:]))
+
+
+def positional(text: str, values: Sequence[Any], *, is_look_up: bool = False) -> SqliteCommand:
+    """A statement that all databases understand, with its values by position."""
+    kind = Kind.WRITE
+    if text.startswith("SELECT"):
+        kind = Kind.READ if is_look_up else Kind.SCAN
+    return SqliteCommand(_named(text), kind=kind, named={f"v{place}": value for place, value in enumerate(values)})
+
+
+def whether_changed(_rows: list[Row], changed: int, _now: int) -> list[Row]:
+    """One row where something was changed, and none otherwise."""
+    return [(True,)] if changed > 0 else []

@@ -47,6 +47,7 @@ from semel.stores.rows import (
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql.dialect import Lapse, Row, Sweep, Values
+from semel.stores.sqlite.audit import SqliteAudit
 from semel.stores.sqlite.batch.dialect import SqliteBatch
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
 from semel.stores.sqlite.outbox import SqliteOutbox
@@ -64,7 +65,7 @@ SQL: Final = load_statements(
         "record_joined": ", ".join(map(_as_expression, RECORD_COLUMNS)),
         "r_record": ", ".join(f"r.{column}" for column in RECORD_COLUMNS),
         "letter": ", ".join(LETTER_COLUMNS),
-        **{name: f"{{{name}}}" for name in ("found", "restrictions", "row")},
+        **{name: f"{{{name}}}" for name in ("found", "restrictions", "order")},
     },
 )
 _ABOUT: Final = ", ".join(f":{name}" for name in ("subject", "business_key", "process_instance", "requester", "tags"))
@@ -133,7 +134,7 @@ def select_command(
         return None
     is_open = query.status in (Status.RUNNING, Status.IN_DOUBT)
     terms = f"{found.text} AND {_OPEN}" if is_open else found.text
-    rest = SQL[name].replace("{restrictions}", terms).replace("{row}", found.row)
+    rest = SQL[name].replace("{restrictions}", terms).replace("{order}", found.order)
     text = _from_narrow_index(rest) if is_open or query.stuck or query.reference else rest
     return SqliteCommand(
         text.replace("{found}", SQL[f"found_{found.row}"]), kind=Kind.SCAN, named={**found.values, **further}
@@ -173,6 +174,7 @@ class SqliteDialect:
     def __init__(self) -> None:
         self.outbox = SqliteOutbox(_complete_with)
         self.batch = SqliteBatch()
+        self.audit = SqliteAudit()
 
     def write(
         self, what: str, rows: Sequence[Values], *, transaction: str | None, letter: Letter | bytes | None = None

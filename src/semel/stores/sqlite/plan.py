@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
 from semel.core.operations import Answer, Claim, ClaimAnswer, Granted, Operation, Read, Running
+from semel.core.operators.audit import AppendEntry
 from semel.core.record import NOTHING, StoredRecord
 from semel.core.store import Answers, Plan
 from semel.stores.rows import new_record
@@ -39,7 +40,7 @@ def plan(operations: Sequence[Operation], *, joined: bool) -> Plan:
         return claim_joined(claims) if joined else claim_all(claims)
     if kind in BATCH_OPERATIONS:
         return plan_batch(DIALECT.batch, operations, joined=joined, plan_records=plan)
-    if len(operations) > 1 and (joined or kind is not Read):
+    if len(operations) > 1 and (joined or kind not in (Read, AppendEntry)):
         return one_by_one(DIALECT, operations, joined=joined)
     return shared_plan(DIALECT, operations, joined=joined)
 

@@ -324,9 +324,9 @@ semel_record AS r
 -- name: found_s
 semel_search AS s CROSS JOIN semel_record AS r ON r.digest = s.digest AND r.created_us = s.created_us
 
--- One page, oldest first. {restrictions} is put together from fixed texts.
+-- One page. {restrictions} and {order} are put together from fixed texts.
 -- name: scan
-SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {row}.created_us, {row}.digest LIMIT :limit;
+SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {order} LIMIT :limit;
 
 -- name: count_records
 SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;

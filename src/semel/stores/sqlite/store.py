@@ -52,6 +52,7 @@ class SqliteStore:
             Capability.LETTERS,
             Capability.OUTBOX,
             Capability.BATCH,
+            Capability.AUDIT,
             *SEARCHING,
             Capability.FILE,
             Capability.DURABLE,

@@ -21,8 +21,8 @@ Every scenario runs through `Semel` in threads and through `AsyncSemel` on an ev
 
 A store that can stand behind a cache inherits from `InvalidationContract` too, and one that keeps dead letters of
 consumers of events (`Capability.LETTERS`) from `LetterContract`. One that keeps events which relays publish
-(`Capability.OUTBOX`) inherits from `OutboxContract`, and one that keeps batches (`Capability.BATCH`) from
-`BatchContract`.
+(`Capability.OUTBOX`) inherits from `OutboxContract`, one that keeps batches (`Capability.BATCH`) from
+`BatchContract`, and one with an audit chain (`Capability.AUDIT`) from `AuditContract`.
 
 A scenario that a store is known to break can be overridden by its name, which then says so in public.
 """
@@ -43,6 +43,7 @@ from semel.testing.contract.topics.administration import (
     SweepContract,
     SweepingReconcileContract,
 )
+from semel.testing.contract.topics.audit import AuditContract
 from semel.testing.contract.topics.batch import BatchContract
 from semel.testing.contract.topics.cancelling import CancellationContract
 from semel.testing.contract.topics.claims import (
@@ -91,7 +92,15 @@ from semel.testing.contract.topics.waiting import (
 )
 from semel.testing.contract.world import MakeStore
 
-__all__ = ["BatchContract", "InvalidationContract", "LetterContract", "MakeStore", "OutboxContract", "StoreContract"]
+__all__ = [
+    "AuditContract",
+    "BatchContract",
+    "InvalidationContract",
+    "LetterContract",
+    "MakeStore",
+    "OutboxContract",
+    "StoreContract",
+]
 
 
 class StoreContract(

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from semel.core.operations import CountRecords, Query, Scan
 from semel.core.record import About, Count, StoredRecord
 from semel_lab.simulate.checks.violation import Violation
@@ -33,6 +35,9 @@ def check_search(known: Iterable[Known], said: Iterable[About], ask: Callable[[A
         found = ask(Scan(query, None, _PAGE)).records
         if [one.nonce for one in found] != [one.nonce for one in expected]:
             raise Violation("search", f"{_told(query)} finds {len(found)} records, and should find {len(expected)}")
+        backwards = ask(Scan(replace(query, newest_first=True), None, _PAGE)).records
+        if [one.nonce for one in backwards] != [one.nonce for one in reversed(expected)]:
+            raise Violation("search", f"{_told(query)} finds other records, or in another order, newest first")
         _check_count(query, expected, ask)
     _check_count(Query(scan=True), tuple(one.record for one in there), ask)
 

@@ -18,11 +18,12 @@ from semel.batch import Batch, BatchChanged, Batches, BatchInvalid
 from semel.cli.commands.batch.opening import AsJson, Scope, open_batches
 from semel.cli.commands.batch.view import status_object
 from semel.cli.exit_codes import USAGE, not_found_error, usage_error
-from semel.cli.printing import as_text, clean, complain, console
+from semel.cli.printing import as_text, complain, console
 from semel.cli.record_view import as_line
 from semel.cli.store_option import Url
 from semel.cli.timefmt import duration
 from semel.errors import SemelError
+from semel.texts import clean
 
 _LOOK: Final = 0.2
 _CHUNK: Final = 1 << 20

@@ -19,8 +19,9 @@ from semel.batch.batches import parts_of
 from semel.batch.control import failures_of
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import as_line, iso
-from semel.cli.timefmt import now, relative, span
+from semel.cli.timefmt import now
 from semel.engine.engine import engine_of
+from semel.texts import relative, span
 
 MOST_FAILURES: Final = 10_000
 _SHOWN: Final = 10

@@ -21,11 +21,11 @@ from semel.cli.commands.events.broker import (
 from semel.cli.commands.events.letters import load_consumer
 from semel.cli.commands.events.relays import load_relay
 from semel.cli.exit_codes import usage_error
-from semel.cli.timefmt import span
 from semel.core.policy import Policy
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.consumer import KEEP_FOR
 from semel.stores.admin import Finding
+from semel.texts import span
 
 _USUAL_TIMEOUT: Final = timedelta(minutes=30)
 _SHORT_VISIBILITY: Final = timedelta(seconds=10)

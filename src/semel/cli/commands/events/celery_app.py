@@ -9,8 +9,8 @@ from typing import Any, Final
 from semel.cli.commands.events.broker_limits import NO_PLUGIN, Compared, about_timeout, judge
 from semel.cli.exit_codes import usage_error
 from semel.cli.store_option import load_object
-from semel.cli.timefmt import span
 from semel.stores.admin import Finding
+from semel.texts import span
 
 _MODULE: Final = "semel.celery_tasks.settings"
 _NAMED: Final = 5

@@ -24,10 +24,11 @@ from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, iso
 from semel.cli.store_option import Url, load_object, open_engine
-from semel.cli.timefmt import moment, now, span
+from semel.cli.timefmt import moment, now
 from semel.core.events.letters import REASONS
 from semel.engine.async_engine import AsyncSemelBase
 from semel.events import Consumer, DeadLetter, Disposition
+from semel.texts import span
 
 _PAGE = 100
 _SHORTEST = 8

@@ -20,8 +20,9 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from semel.cli.printing import clean, console
+from semel.cli.printing import console
 from semel.cli.record_view import as_line
+from semel.texts import clean
 
 Every = Annotated[
     str,

@@ -19,7 +19,7 @@ from semel.cli.exit_codes import IN_DOUBT
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import as_line, iso
 from semel.cli.store_option import Url, open_engine
-from semel.cli.timefmt import duration, span
+from semel.cli.timefmt import duration
 from semel.core.events.outbox import (
     EventsPeeked,
     LagMeasured,
@@ -35,6 +35,7 @@ from semel.core.record import instant
 from semel.engine.engine import engine_of
 from semel.events import Outbox
 from semel.events.encoding import from_outbox
+from semel.texts import span
 
 _MOST_COUNTED: Final = 100_000
 _PAGE: Final = 20

@@ -18,10 +18,11 @@ from semel.cli.commands.events.outboxes import lag_flow
 from semel.cli.exit_codes import usage_error
 from semel.cli.printing import as_text
 from semel.cli.store_option import BrokerUrl, load_object, store_at
-from semel.cli.timefmt import duration, span
+from semel.cli.timefmt import duration
 from semel.engine.engine import engine_of
 from semel.errors import SemelError, TryLater
 from semel.events import Event, Outbox, Relay
+from semel.texts import span
 
 _COLUMNS: Final = ("published", "parked", "in_flight", "waiting", "oldest")
 _MOST_COUNTED: Final = 10_000
@@ -121,6 +122,18 @@ async def _open_loaded(path: str) -> AsyncIterator[Relay]:
 async def _open_new(url: str | None, stream: str, parts: int, publisher: Any) -> AsyncIterator[Relay]:
     async with AsyncSemel(store_at(url)) as semel, publisher:
         yield Relay(Outbox(semel, stream), publisher, parts=parts)
+
+
+def make_publisher(url: str, target: str | None = None, exchange: str | None = None) -> Any:
+    """The publisher of the broker at an address; `target` is where events go, in the words of that broker.
+
+    Raises:
+        Refused: there is no such broker, or it needs more than that.
+    """
+    if url.startswith(("rabbitmq://", "rabbitmqs://")):
+        url = "amqp" + url.removeprefix("rabbitmq")
+    kind = kind_of(url)
+    return _publisher(url, {kind.target_option: target}, {"exchange": exchange})
 
 
 def _publisher(url: str, targets: Mapping[str, str | None], further: Mapping[str, str | None]) -> Any:

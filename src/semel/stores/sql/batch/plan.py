@@ -255,11 +255,12 @@ def _read(dialect: BatchDialect, operation: ReadBatch) -> Asking[BatchAnswer]:
 
 
 def _list(dialect: BatchDialect, operation: ListBatches) -> Asking[BatchAnswer]:
-    scope, after, limit = storable(operation.scope), operation.after, operation.limit
+    place = "list" if operation.scope is not None else "list_everywhere"
+    values: list[Any] = [] if operation.scope is None else [storable(operation.scope)]
     if operation.state is None:
-        rows = yield dialect.command("list", scope, after, limit)
+        rows = yield dialect.command(place, *values, operation.after, operation.limit)
     else:
-        rows = yield dialect.command("list_of_state", scope, after, operation.state, limit)
+        rows = yield dialect.command(f"{place}_of_state", *values, operation.after, operation.state, operation.limit)
     return BatchesFound(tuple(map(_batch_of, rows)))
 
 

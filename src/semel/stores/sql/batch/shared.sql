@@ -51,6 +51,12 @@ SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state <> 'e
 -- name: list_of_state
 SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state = ? ORDER BY number LIMIT ?;
 
+-- name: list_everywhere
+SELECT {batch} FROM {batch_table} WHERE number > ? AND state <> 'expired' ORDER BY number LIMIT ?;
+
+-- name: list_everywhere_of_state
+SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ? ORDER BY number LIMIT ?;
+
 -- name: items
 SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? ORDER BY position;
 

@@ -13,9 +13,9 @@ from semel.core.batch.operations import AddItems, ReopenItems
 from semel.core.batch.values import State
 from semel.stores.rows import load_statements, storable
 from semel.stores.sql.batch.plan import shared_statements
-from semel.stores.sql.dialect import Asking, Row
+from semel.stores.sql.dialect import Asking
 from semel.stores.sql.errors import RowError
-from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
+from semel.stores.sqlite.commands import SqliteCommand, blob, positional, whether_changed
 
 _SQL: Final = load_statements("semel.stores.sqlite.batch", "statements.sql", {"n": "{n}"})
 _SHARED: Final = shared_statements(
@@ -34,23 +34,13 @@ _LOOK_UPS: Final = frozenset({"by_name", "by_number", "loading", "is_done"})
 
 
 @cache
-def _named(text: str) -> str:
-    """A text whose marks have names."""
-    pieces = text.split("?")
-    return pieces[0] + "".join(f":v{place}{piece}" for place, piece in enumerate(pieces[1:]))
-
-
-@cache
 def _numbered(name: str, place: int) -> str:
     """A statement for one of several that travel together."""
     return _SQL[name].replace("{n}", f"_{place}")
 
 
 def _command(name: str, text: str, values: Sequence[Any]) -> SqliteCommand:
-    kind = Kind.WRITE
-    if text.startswith("SELECT"):
-        kind = Kind.READ if name in _LOOK_UPS else Kind.SCAN
-    return SqliteCommand(_named(text), kind=kind, named={f"v{place}": value for place, value in enumerate(values)})
+    return positional(text, values, is_look_up=name in _LOOK_UPS)
 
 
 class SqliteBatch:
@@ -83,7 +73,7 @@ class SqliteBatch:
         }
         text, follow = (_SQL["add"], (_SQL["move_on"],)) if rows else (_SQL["move_on"], ())
         try:
-            return bool((yield SqliteCommand(text, named=named, follow=follow, to_rows=_whether_changed)))
+            return bool((yield SqliteCommand(text, named=named, follow=follow, to_rows=whether_changed)))
         except sqlite3.IntegrityError as error:
             raise RowError(error) from None
 
@@ -139,7 +129,3 @@ def _put(pieces: bytearray, piece: bytes | None) -> tuple[int, int | None]:
         return begin, None
     pieces += piece
     return begin, len(piece)
-
-
-def _whether_changed(_rows: list[Row], changed: int, _now: int) -> list[Row]:
-    return [(True,)] if changed > 0 else []

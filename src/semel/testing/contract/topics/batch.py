@@ -335,6 +335,16 @@ class BatchContract(Contract, calls=False):
         one: BatchesFound = await _ask(world, ListBatches("", None, 0, 1), BatchesFound)
         assert [batch.id for batch in one.batches] == ["b"]
 
+    async def test_batches_of_every_scope_are_listed_where_none_is_named(self, world: World) -> None:
+        first = await _load(world)
+        await _open(world, id="d", scope="acme")
+        every: BatchesFound = await _ask(world, ListBatches(None, None, 0, 10), BatchesFound)
+        assert [(batch.scope, batch.id) for batch in every.batches] == [("", "b"), ("acme", "d")]
+        loading: BatchesFound = await _ask(world, ListBatches(None, "loading", 0, 10), BatchesFound)
+        assert [batch.id for batch in loading.batches] == ["d"]
+        later: BatchesFound = await _ask(world, ListBatches(None, None, first.number, 10), BatchesFound)
+        assert [batch.id for batch in later.batches] == ["d"]
+
     async def test_items_are_found_by_their_ids(self, world: World) -> None:
         batch = await _load(world)
         found: ItemsFound = await _ask(world, FindItems(batch.number, ("i5", "nobody", "i2")), ItemsFound)

@@ -180,6 +180,14 @@ class LetterContract(Contract, calls=False):
         assert [type(answer) for answer in answers] == [LetterFound] * 5
         assert len(await _letters(world)) == 5
 
+    async def test_letters_of_every_consumer_are_listed_where_none_is_named(self, world: World) -> None:
+        for place, consumer in enumerate(("billing", "shipping")):
+            await _found(world, PutLetter(_letter(bytes([place]) * 32, consumer=consumer, scope="acme")))
+            world.clock.advance(1)
+        found = await _letters(world, consumer=None)
+        assert [letter.consumer for letter in found] == ["billing", "shipping"]
+        assert await _letters(world, consumer=None, scope="") == ()
+
     async def test_letters_are_listed_oldest_first_and_page_by_page(self, world: World) -> None:
         for number in range(5):
             await _found(world, PutLetter(_letter(bytes([number]) * 32)))

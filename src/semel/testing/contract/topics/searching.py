@@ -7,10 +7,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
-from semel.core.operations import Counted, CountFailure
+from semel.core.operations import Counted, CountFailure, Page, Query, Scan
 from semel.core.policy import Policy
 from semel.core.record import About, Cancelled, Count, DidNotHappen, Failure, Happened, Status
 from semel.core.store import Capability
@@ -59,6 +60,20 @@ by_each = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 async def _found(client: ApiClient, **query: Any) -> list[str]:
     """The keys that a search finds; on every store, also on one that has to read all records for it."""
     return await client.keys(**query, scan=True)
+
+
+async def _pages(world: World, query: Query) -> list[bytes]:
+    """The digests of what a query finds, five on a page."""
+    found: list[bytes] = []
+    cursor = None
+    while True:
+        (page,) = await world.perform(Scan(query, cursor, 5))
+        assert isinstance(page, Page)
+        assert len(page.records) <= 5
+        found += [record.key.digest for record in page.records]
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 class SearchContract(Contract):
@@ -214,6 +229,18 @@ class SearchContract(Contract):
         assert sorted(in_scope) == [f"k{number:04}" for number in range(count) if number % 23]
         places = [(record.created_at, record.key.digest) for record in everywhere]
         assert places == sorted(places)
+
+    @pytest.mark.parametrize(
+        "query", [Query(scan=True), Query(subject="ann"), Query(tag=("till", "7"), scope="acme")], ids=str
+    )
+    async def test_newest_first_is_the_same_order_backwards_page_after_page(self, world: World, query: Query) -> None:
+        about = About(subject="ann", tags={"till": "7"})
+        for second in range(3):
+            await world.perform(*[world.claim(f"k{second}{each}", scope="acme", about=about) for each in range(4)])
+            world.clock.advance(1)
+        forwards = await _pages(world, replace(query, scan=True))
+        assert len(forwards) == 12
+        assert await _pages(world, replace(query, scan=True, newest_first=True)) == forwards[::-1]
 
     @by_each
     async def test_what_only_a_scan_could_find_is_refused_unless_it_is_asked_for(

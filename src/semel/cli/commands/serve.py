@@ -1,0 +1,166 @@
+"""`semel serve`: the operators' server in one process."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from semel.api import AsyncSemel, Semel
+from semel.cli.exit_codes import OTHER
+from semel.cli.printing import as_text, console
+from semel.cli.schedule import Schedule
+from semel.cli.store_option import Url, app_option, check_alone, chosen_settings, load_engine, store_at
+from semel.core.observer import Logging
+from semel.core.store import Capability
+from semel.engine.engine import engine_of
+from semel.extras import requires
+from semel.settings import Settings
+from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
+
+if TYPE_CHECKING:
+    from semel.events import Relay
+
+_EVERY: Final = timedelta(minutes=15)
+_STYLES: Final = {"ok": "green", "note": "yellow", "fix": "bold red"}
+
+
+def serve(
+    url: Url = None,
+    *,
+    app: Annotated[str | None, app_option("so that its reconcile hooks are asked")] = None,
+    consumer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:CONSUMER",
+            help="A Consumer whose dead letters can be redriven here; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Listen here. Default: 127.0.0.1.", show_default=False)] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="On this port. Default: 8787.", show_default=False)
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Look at settings and database, and end.")] = False,
+) -> None:
+    """Run the operators' server: admin API, console, metrics, sweeps, and the relay by choice.
+
+    [server], [cleanup] and [relay] of the settings file say the rest. The first start makes a token of an admin and
+    prints it once. Without --app no reconcile hook is known here, so that what needs one stays in doubt.
+    """
+    with requires("semel serve", "starlette"), requires("semel serve", "uvicorn"):
+        import uvicorn
+
+        from semel.server.process import ServerSettings, examine_server, make_server_app
+    check_alone(None if url is None or url.endswith(".toml") else url, app)
+    settings = chosen_settings(url)
+    table = dict({} if settings is None else settings.server)
+    table |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    if check:
+        _check(url, app, examine_server(table))
+        return
+    made = ServerSettings.of(table)
+    made = replace(made, consumers=(*made.consumers, *(consumer or ())))
+    semel, registry = _engine(url, app)
+    cleanup = {} if settings is None else settings.cleanup
+    relaying = _relay(settings, semel)
+    application = make_server_app(
+        semel,
+        made,
+        due=Schedule(cleanup.get("check_every", _EVERY), cleanup.get("at")).due,
+        limit=cleanup.get("limit"),
+        consumers=_consumers(made.consumers),
+        relay=relaying,
+        registry=registry,
+        show_first_token=_show_first_token,
+    )
+    _explain_hooks(semel, app)
+    uvicorn.Server(
+        uvicorn.Config(
+            application,
+            host=made.host,
+            port=made.port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            proxy_headers=False,
+            timeout_graceful_shutdown=10,
+            limit_concurrency=200,
+        )
+    ).run()
+
+
+def _engine(url: str | None, app: str | None) -> tuple[Semel | AsyncSemel, Any]:
+    """The engine, and where its own metrics are; an application has its own observer."""
+    from prometheus_client import CollectorRegistry
+
+    from semel.telemetry import Observers
+    from semel.telemetry.prometheus import PrometheusObserver
+
+    if app is not None:
+        loaded: Any = load_engine(app)
+        return loaded, CollectorRegistry()
+    counting = PrometheusObserver()
+    settings = chosen_settings(url)
+    cache = None if settings is None else settings.cache
+    return AsyncSemel(store_at(url), cache=cache, observer=Observers(Logging(), counting)), counting.registry
+
+
+def _consumers(paths: tuple[str, ...]) -> list[Any]:
+    if not paths:
+        return []
+    from semel.cli.commands.events.letters import load_consumer
+
+    return [load_consumer(path) for path in paths]
+
+
+def _relay(settings: Settings | None, semel: Semel | AsyncSemel) -> Relay | None:
+    """The relay that `[relay]` asks for."""
+    table = {} if settings is None else settings.relay
+    if "publisher" not in table:
+        return None
+    from semel.cli.commands.events.relays import make_publisher
+    from semel.events import Outbox, Relay
+    from semel.server.engines import as_async
+
+    publisher = make_publisher(table["publisher"], table.get("target"), table.get("exchange"))
+    return Relay(Outbox(as_async(semel), table.get("outbox", "default")), publisher, parts=table.get("parts", 1))
+
+
+def _show_first_token(secret: str) -> None:
+    sys.stdout.write(f"The first token, of an admin, for 90 days. It is shown only now:\n{secret}\n")
+    sys.stdout.flush()
+
+
+def _explain_hooks(semel: Semel | AsyncSemel, app: str | None) -> None:
+    known = engine_of(semel).known
+    hooks = sorted(name for name, one in known.items() if one.policy.reconcile is not None)
+    if app is None:
+        console().print(Text("No --app: no reconcile hook is known here; what needs one stays in doubt.", "yellow"))
+    else:
+        console().print(as_text(f"Reconcile hooks of {app}: {', '.join(hooks) or 'none'}"))
+
+
+def _check(url: str | None, app: str | None, findings: list[Finding]) -> None:
+    """Print what was found about store and settings; exit code 1 where something has to be fixed."""
+    store = engine_of(load_engine(app)).store if app is not None else store_at(url)
+    if Capability.EXAMINE in store.capabilities:
+        findings = [*admin_of(store, Capability.EXAMINE).examine(DEFAULT_HORIZON), *findings]
+    if Capability.AUDIT not in store.capabilities:
+        findings.append(Finding("audit chain", "none: everything is read-only here", "note", "Use a SQL database."))
+    grid = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("", "what", "found", "what to do"):
+        grid.add_column(column)
+    for one in findings:
+        grid.add_row(Text(one.verdict, _STYLES[one.verdict]), one.topic, as_text(one.found), one.advice)
+    console().print(grid)
+    if any(one.verdict == "fix" for one in findings):
+        raise typer.Exit(OTHER)
+

@@ -1,0 +1,1 @@
+"""What operators leave behind and sign in with: the audit chain, and tokens."""

@@ -1,0 +1,104 @@
+"""What an admin does: read the audit chain, check it, and give out tokens.
+
+- Entries belong to the scope of what they are about, and exist only for users who reach it.
+- Tokens belong to no scope: only an admin of all scopes gives them out.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from semel.server.access import Permission, User
+from semel.server.actions.checks import ActionsBase, not_found_error
+from semel.server.audit import Audit, AuditEntry, AuditReport
+from semel.server.refusals import NotPossible
+from semel.server.tokens import NewToken, Token, Tokens
+
+PAGE: Final = 50
+MOST: Final = 200
+
+
+class Administration(ActionsBase):
+    """The audit chain: entries, verify. Tokens: list, add, revoke."""
+
+    tokens: Tokens | None = None
+
+    async def audit_entries(
+        self,
+        user: User,
+        *,
+        scope: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        only_open: bool = False,
+        before: str | None = None,
+        limit: int = PAGE,
+    ) -> tuple[AuditEntry, ...]:
+        """Entries that exist for a user, newest first; `before` is the place of the last one that was seen."""
+        self.demand(user, Permission.AUDIT)
+        scopes = self.scopes_asked(user, scope)
+        if not scopes:
+            return ()
+        found = self._chain().entries(
+            scope=None if None in scopes else [one for one in scopes if one is not None],
+            actor=actor,
+            action=action,
+            target=target,
+            only_open=only_open,
+            before=before,
+            limit=max(1, min(limit, MOST)),
+        )
+
+        async def read() -> tuple[AuditEntry, ...]:
+            return tuple([entry async for entry in found])
+
+        return await self.told(read())
+
+    async def verify_audit(self, user: User, *, scope: str | None = None) -> tuple[AuditReport, ...]:
+        """Compare the chains that exist for a user with what was written: one report, or one for each scope."""
+        self.demand(user, Permission.AUDIT)
+        scopes = self.scopes_asked(user, scope)
+        return tuple([await self.told(self._chain().verify(scope=one)) for one in scopes])
+
+    async def list_tokens(self, user: User) -> tuple[Token, ...]:
+        """All tokens, by name, those that are of no use any more too."""
+        self.demand_everywhere(user, Permission.TOKENS)
+        kept = self._tokens()
+
+        async def read() -> tuple[Token, ...]:
+            return tuple([token async for token in kept.list()])
+
+        return await self.told(read())
+
+    async def add_token(
+        self, user: User, name: str, *, roles: list[str], scopes: list[str] | None, expires_in: timedelta
+    ) -> NewToken:
+        """Make a token; its secret is shown now and never again."""
+        self.demand_everywhere(user, Permission.TOKENS)
+        made = self._tokens().create(name, roles=roles, scopes=scopes, expires_in=expires_in, by=user.name)
+        return await self.told(made)
+
+    async def revoke_token(self, user: User, name: str) -> None:
+        """Have a token be of no use from now on.
+
+        Raises:
+            NotFound: there is none of that name, or it was revoked before.
+        """
+        self.demand_everywhere(user, Permission.TOKENS)
+        if not await self.told(self._tokens().revoke(name, by=user.name)):
+            raise not_found_error(f"token {name!r} that could be revoked")
+
+    def _chain(self) -> Audit:
+        if self.audit is None:
+            raise NotPossible("This store keeps no audit chain; nothing was done.", because="not_kept")
+        return self.audit
+
+    def _tokens(self) -> Tokens:
+        if self.tokens is None:
+            raise NotPossible(
+                "Users are not known by tokens here; nothing was done. Ask those who run the application.",
+                because="not_kept",
+            )
+        return self.tokens

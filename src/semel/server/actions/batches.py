@@ -1,0 +1,128 @@
+"""What an operator does to batches: look at them, pause, resume, cancel, and retry their items."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from semel.api import AsyncSemel
+from semel.batch import Batches
+from semel.batch.batches import Batch
+from semel.batch.control import list_page
+from semel.batch.status import STATES, BatchState, BatchStatus
+from semel.core.batch.values import StoredBatch
+from semel.core.key import SHARED
+from semel.core.store import Capability
+from semel.engine.engine import engine_of
+from semel.errors import RecordNotFound
+from semel.server.access import Permission, User
+from semel.server.actions.checks import ActionsBase, not_found_error
+from semel.server.refusals import Invalid, NotPossible
+
+T = TypeVar("T")
+Retried = Literal["failed", "in_doubt"]
+PAGE: Final = 100
+_INTERNAL: Final = "semel:"
+"""How the operations of semel's own begin; bulk actions are listed by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBatch:
+    """A batch as a list shows it: whose it is, and how far."""
+
+    scope: str
+    status: BatchStatus
+
+
+class BatchActions(ActionsBase):
+    """Batches: list, show, pause, resume, cancel, retry. Each is named by its scope (empty: shared) and its id."""
+
+    async def batches(
+        self, user: User, *, state: BatchState | None = None, scope: str | None = None, limit: int = PAGE
+    ) -> tuple[ListedBatch, ...]:
+        """Batches that exist for a user, in the order in which they were begun."""
+        self.demand(user, Permission.LIST)
+        if state is not None and state not in STATES:
+            raise Invalid(f"A state is one of {', '.join(STATES)}; nothing was read.", because="state")
+        if Capability.BATCH not in engine_of(self.semel).store.capabilities:
+            return ()
+        found: list[ListedBatch] = []
+        for one in self.scopes_asked(user, scope):
+            after = 0
+            while len(found) < limit:
+                page: tuple[StoredBatch, ...] = await self.perform(list_page(one, state, after))
+                found += [
+                    ListedBatch(stored.scope, await self._status(stored))
+                    for stored in page
+                    if not stored.operation.startswith(_INTERNAL)
+                ]
+                if not page:
+                    break
+                after = page[-1].number
+        return tuple(found[:limit])
+
+    async def batch(self, user: User, scope: str, batch: str) -> BatchStatus:
+        """How far a batch is.
+
+        Raises:
+            NotFound: there is none that exists for the user.
+        """
+        self.demand(user, Permission.SHOW)
+        found = await self._find_batch(user, scope, batch)
+        return await self.told(found.status())
+
+    async def pause_batch(self, user: User, scope: str, batch: str, *, reason: str) -> BatchStatus:
+        """Let running items end, and begin no others."""
+        return await self._change_batch(user, "pause", (scope, batch), lambda one: one.pause(reason), reason=reason)
+
+    async def resume_batch(self, user: User, scope: str, batch: str, *, reason: str) -> BatchStatus:
+        """Let a paused batch be run again."""
+        return await self._change_batch(user, "resume", (scope, batch), lambda one: one.resume(), reason=reason)
+
+    async def cancel_batch(self, user: User, scope: str, batch: str, *, reason: str) -> BatchStatus:
+        """End a batch for good."""
+        return await self._change_batch(user, "cancel", (scope, batch), lambda one: one.cancel(reason), reason=reason)
+
+    async def retry_batch(self, user: User, scope: str, batch: str, which: Retried, *, reason: str) -> int:
+        """Have items run again that failed or are in doubt; answers how many."""
+        if which not in ("failed", "in_doubt"):
+            raise Invalid("Items are retried that are failed or in_doubt; nothing was changed.", because="which")
+        return await self._change_batch(
+            user, f"retry {which}", (scope, batch), lambda one: one.retry(which, reason=reason), reason=reason
+        )
+
+    async def _change_batch(
+        self,
+        user: User,
+        what: str,
+        named: tuple[str, str],
+        work: Callable[[Batch[AsyncSemel]], Awaitable[T]],
+        *,
+        reason: str,
+    ) -> T:
+        self.demand(user, Permission.BATCH)
+        scope, batch = named
+        found = await self._find_batch(user, scope, batch)
+        return await self.change(
+            user,
+            Permission.BATCH,
+            lambda: work(found),
+            scope=scope,
+            target=f"batch:{batch}",
+            reason=reason,
+            detail={"what": what, "operation": found.operation},
+        )
+
+    async def _find_batch(self, user: User, scope: str, batch: str) -> Batch[AsyncSemel]:
+        if Capability.BATCH not in engine_of(self.semel).store.capabilities:
+            raise NotPossible(f"{engine_of(self.semel).store.name} keeps no batches; nothing was done.")
+        if not user.reaches(scope):
+            raise not_found_error(f"batch {batch!r}")
+        try:
+            return await Batches(self.semel, scope or SHARED).get(batch)
+        except RecordNotFound:
+            raise not_found_error(f"batch {batch!r}") from None
+
+    async def _status(self, stored: StoredBatch) -> BatchStatus:
+        return await self.told(Batch(self.semel, stored).status())

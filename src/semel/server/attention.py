@@ -1,0 +1,361 @@
+"""What needs a person: found by indexes alone, for all scopes or for those of a user.
+
+- Under `hold` a record in doubt needs a person at once; under `reconcile` once its hook could not tell; under `rerun`
+  where nobody has asked for it again for a quarter of an hour. The rest is taken care of by retries, hooks and sweeps.
+- Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records and
+  letters are looked at: beyond that a number is a least one, and says so.
+- What a store could only find by reading everything is named as not looked for, never as "nothing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from semel.api import AsyncSemel
+from semel.batch.control import list_page
+from semel.core.batch.values import StoredBatch
+from semel.core.events.letters import LetterQuery, ScanLetters, StoredLetter
+from semel.core.events.outbox import MeasureLag, ParkedEvent, ScanParked
+from semel.core.flow import Flow, ask
+from semel.core.operations import Query, Read, Scan
+from semel.core.policy import Doubt
+from semel.core.record import Holder, Status, StoredRecord, instant, times_unknown
+from semel.core.store import Capability
+from semel.engine.admin import history
+from semel.engine.engine import engine_of
+from semel.errors import RecordNotFound
+from semel.server.access import Permission, User
+from semel.server.actions import Actions
+from semel.server.engines import perform
+
+MOST: Final = 10_000
+"""How many records, letters or events of each kind are looked at."""
+UNTOUCHED: Final = timedelta(minutes=15)
+"""For how long nobody may have asked for a record under `rerun` before it needs a person."""
+_PAGE: Final = 500
+_BACKLOG: Final = 100_000
+K = TypeVar("K")
+T = TypeVar("T")
+Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Some of one kind, of one operation and policy, that need a person.
+
+    Attributes:
+        kind: `in_doubt`, `dead_letter`, `parked_key` or `paused_batch`.
+        operation: whose they are: an operation, a consumer, or a stream of the outbox.
+        policy: for what is in doubt, what its owner's policy says.
+        number: how many there are.
+        is_exact: whether there are not more.
+        oldest: since when the oldest has been waiting.
+        target: the oldest one, as it is named to the actions.
+        scope: whose the oldest one is; empty: shared.
+        why: why it needs a person.
+        holder: the process that had the oldest one, where it is known.
+        suggestion: what to do.
+    """
+
+    kind: Kind
+    operation: str
+    policy: Doubt | None
+    number: int
+    is_exact: bool
+    oldest: datetime
+    target: str
+    scope: str
+    why: str
+    holder: Holder | None
+    suggestion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What needs a person, the longest waiting first, and what could not be looked for."""
+
+    needs: tuple[Need, ...]
+    not_looked_for: tuple[str, ...]
+    at: datetime
+
+    @property
+    def number(self) -> int:
+        """How many there are in all."""
+        return sum(need.number for need in self.needs)
+
+
+class AttentionFinder:
+    """Finds what needs a person.
+
+    Args:
+        semel: the engine on whose store to look.
+        untouched: how long a record under `rerun` may wait for its next attempt.
+    """
+
+    def __init__(self, semel: AsyncSemel, *, untouched: timedelta = UNTOUCHED) -> None:
+        self._semel = semel
+        self._untouched = untouched
+        self._store = engine_of(semel).store
+
+    async def look(self, scopes: Iterable[str] | None = None) -> Needs:
+        """What needs a person in these scopes; None: in all of them.
+
+        Raises:
+            StoreUnavailable: the store did not answer.
+        """
+        asked: tuple[str | None, ...] = (None,) if scopes is None else tuple(sorted(scopes))
+        has, missing = self._store.capabilities, list[str]()
+        found: list[Need] = []
+        if Capability.COUNT in has:
+            found += await self._in_doubt(asked)
+        else:
+            missing.append("in_doubt")
+        for capability, name, look in (
+            (Capability.LETTERS, "dead_letter", self._letters),
+            (Capability.OUTBOX, "parked_key", self._parked),
+            (Capability.BATCH, "paused_batch", self._paused),
+        ):
+            if capability in has and Capability.COUNT in has:
+                found += await look(asked)
+            elif capability in has:
+                missing.append(name)
+        found.sort(key=lambda need: (need.oldest, need.kind, need.operation))
+        return Needs(tuple(found), tuple(missing), instant(await self._now_us()))
+
+    async def backlog(self) -> tuple[tuple[str, int, datetime | None], ...]:
+        """How many events of each stream are not published yet, and since when the oldest waits."""
+        if Capability.OUTBOX not in self._store.capabilities or Capability.COUNT not in self._store.capabilities:
+            return ()
+        measured = await self._ask(MeasureLag(None, _BACKLOG))
+        return tuple(
+            (one.stream, one.waiting, None if one.oldest_us is None else instant(one.oldest_us))
+            for one in measured.streams
+        )
+
+    async def _in_doubt(self, scopes: tuple[str | None, ...]) -> list[Need]:
+        groups = _Groups[tuple[str, Doubt], StoredRecord]()
+        now_us = await self._now_us()
+        for scope in scopes:
+            async for record in self._records_in_doubt(scope, groups):
+                if _needs_person(record, self._untouched, now_us):
+                    groups.add((record.key.operation, record.in_doubt_policy), record, record.updated_us)
+        needs = []
+        for (operation, policy), group in groups.found.items():
+            oldest = group.oldest
+            why, suggestion = _explain(policy, oldest, self._untouched)
+            needs.append(
+                Need(
+                    kind="in_doubt",
+                    operation=operation,
+                    policy=policy,
+                    number=group.number,
+                    is_exact=not groups.is_cut,
+                    oldest=instant(group.since_us),
+                    target=oldest.reference,
+                    scope=oldest.key.scope,
+                    why=why,
+                    holder=await self._holder(oldest),
+                    suggestion=suggestion,
+                )
+            )
+        return needs
+
+    async def _records_in_doubt(self, scope: str | None, groups: _Groups[Any, Any]) -> AsyncIterator[StoredRecord]:
+        cursor: tuple[int, bytes] | None = None
+        while groups.has_room():
+            page = await self._ask(Scan(Query(status=Status.IN_DOUBT, scope=scope), cursor, _PAGE))
+            for record in page.records:
+                groups.looked_at += 1
+                yield record
+            cursor = page.cursor
+            if cursor is None:
+                return
+        groups.is_cut = True
+
+    async def _letters(self, scopes: tuple[str | None, ...]) -> list[Need]:
+        groups = _Groups[tuple[str, str], StoredLetter](most=1_000)
+        for scope in scopes:
+            cursor: tuple[int, bytes] | None = None
+            while groups.has_room():
+                page = await self._ask(ScanLetters(LetterQuery(scope=scope), cursor, _PAGE))
+                for letter in page.letters:
+                    groups.looked_at += 1
+                    groups.add((letter.consumer, letter.reason), letter, letter.first_us)
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            else:
+                groups.is_cut = True
+        return [
+            Need(
+                kind="dead_letter",
+                operation=consumer,
+                policy=None,
+                number=group.number,
+                is_exact=not groups.is_cut,
+                oldest=instant(group.since_us),
+                target=group.oldest.id.hex() + (group.oldest.record or b"").hex(),
+                scope=group.oldest.scope,
+                why=f"the consumer {consumer} could not process them: {reason.replace('_', ' ')}",
+                holder=None,
+                suggestion="Look at the error; redrive once its cause is gone, or discard.",
+            )
+            for (consumer, reason), group in groups.found.items()
+        ]
+
+    async def _parked(self, scopes: tuple[str | None, ...]) -> list[Need]:
+        measured = await self._ask(MeasureLag(None, 1))
+        needs = []
+        for stream in (one.stream for one in measured.streams if one.failed):
+            groups = _Groups[str, ParkedEvent](most=1_000)
+            keys: set[str | int] = set()
+            after: int | None = 0
+            while after is not None and groups.has_room():
+                page = await self._ask(ScanParked(stream, after, _PAGE))
+                for event in page.events:
+                    groups.looked_at += 1
+                    if event.error is not None and (None in scopes or event.stored.event.scope in scopes):
+                        keys.add(event.stored.event.ordering_key or event.stored.position)
+                        groups.add(stream, event, event.parked_us)
+                after = page.after
+            needs += [
+                Need(
+                    kind="parked_key",
+                    operation=stream,
+                    policy=None,
+                    number=len(keys),
+                    is_exact=after is None,
+                    oldest=instant(group.since_us),
+                    target=str(group.oldest.stored.position),
+                    scope=group.oldest.stored.event.scope,
+                    why="an event could not be published, and later ones of its key wait behind it",
+                    holder=None,
+                    suggestion="Look at the error; release the event once its cause is gone, or drop it.",
+                )
+                for group in groups.found.values()
+            ]
+        return needs
+
+    async def _paused(self, scopes: tuple[str | None, ...]) -> list[Need]:
+        groups = _Groups[str, StoredBatch](most=1_000)
+        for scope in scopes:
+            after, is_last = 0, False
+            while groups.has_room() and not is_last:
+                page: tuple[StoredBatch, ...] = await perform(self._semel, list_page(scope, "paused", after))
+                for batch in page:
+                    groups.looked_at += 1
+                    groups.add(batch.operation, batch, batch.updated_us)
+                    after = batch.number
+                is_last = not page
+            groups.is_cut = groups.is_cut or not is_last
+        return [
+            Need(
+                kind="paused_batch",
+                operation=operation,
+                policy=None,
+                number=group.number,
+                is_exact=not groups.is_cut,
+                oldest=instant(group.since_us),
+                target=group.oldest.id,
+                scope=group.oldest.scope,
+                why=group.oldest.reason or "somebody paused it",
+                holder=None,
+                suggestion="Look at its failed items; resume it, or cancel it.",
+            )
+            for operation, group in groups.found.items()
+        ]
+
+    async def _holder(self, record: StoredRecord) -> Holder | None:
+        """The process that held a record last."""
+        try:
+            entries = await perform(self._semel, history(record.key))
+        except RecordNotFound:  # it was settled, and has expired, since
+            return None
+        holders = [entry.holder for entry in entries if entry.kind in ("attempt", "taken_over") and entry.holder]
+        return holders[-1] if holders else None
+
+    async def _now_us(self) -> int:
+        """The instant of the store, which is what records are dated by."""
+        found = await self._ask(Read(bytes(32), operation=""))
+        return int(found.now_us)
+
+    async def _ask(self, operation: Any) -> Any:
+        return await perform(self._semel, _asking(operation))
+
+
+async def needs_of(actions: Actions, user: User) -> Needs:
+    """What needs a person, in the scopes that exist for a user.
+
+    Raises:
+        Refused: the user may not list records, or the store did not answer.
+    """
+    actions.demand(user, Permission.LIST)
+    return await actions.told(AttentionFinder(actions.semel).look(user.scopes))
+
+
+@dataclass(slots=True)
+class _Group(Generic[T]):
+    """Of what belongs together: how many, and the one that waits longest."""
+
+    number: int
+    since_us: int
+    oldest: T
+
+
+class _Groups(Generic[K, T]):
+    """What was found, in groups, and how much was looked at for it."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.found: dict[K, _Group[T]] = {}
+        self.looked_at = 0
+        self.is_cut = False
+        self._most = most
+
+    def has_room(self) -> bool:
+        """Whether more may be looked at."""
+        return self.looked_at < self._most
+
+    def add(self, place: K, one: T, since_us: int) -> None:
+        """Count one that needs a person."""
+        group = self.found.get(place)
+        if group is None:
+            self.found[place] = _Group(1, since_us, one)
+            return
+        group.number += 1
+        if since_us < group.since_us:
+            group.since_us, group.oldest = since_us, one
+
+
+def _needs_person(record: StoredRecord, untouched: timedelta, now_us: int) -> bool:
+    match record.in_doubt_policy:
+        case "hold":
+            return True
+        case "reconcile":
+            return times_unknown(record.error) > 0
+        case "rerun":
+            return now_us - record.updated_us >= untouched // timedelta(microseconds=1)
+
+
+def _explain(policy: Doubt, record: StoredRecord, untouched: timedelta) -> tuple[str, str]:
+    """Why a record needs a person, and what to do."""
+    look = "Look whether the effect is there, then resolve: happened, or did not happen."
+    match policy:
+        case "hold":
+            return "it started, no outcome is known, and its policy lets nobody but a person decide", look
+        case "reconcile":
+            times = times_unknown(record.error)
+            asked = "once" if times == 1 else f"{times} times"
+            return f"its reconcile hook was asked {asked} and could not tell whether it happened", look
+        case "rerun":
+            minutes = int(untouched.total_seconds() // 60)
+            return (
+                f"it may run again, and nobody has asked for it for {minutes} minutes",
+                "Have its caller try again; if nobody will, resolve or cancel it.",
+            )
+
+
+def _asking(operation: Any) -> Flow[Any]:
+    return (yield from ask(operation))

@@ -1,0 +1,555 @@
+"""An action on all that match a filter: a semel batch whose items are what matched when it was begun.
+
+- A bulk action resumes after a kill, and does each item once: an item carries the fence that its record had, and the
+  note of a record says which bulk action decided about it.
+- A refusal is an answer: such an item is skipped, and says why. The others go on.
+- It acts for the person who began it, with the roles and scopes they had then, and every item is in the audit chain.
+- It belongs to one scope, or to all of them; that of all is seen by those alone who reach all.
+- The values that were searched for are not kept: they may be personal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from semel.api import AsyncSemel
+from semel.batch import Batches, BatchStatus, Skip
+from semel.batch.batches import Batch
+from semel.batch.control import list_page
+from semel.batch.items import Item, ItemResult
+from semel.core.batch.values import StoredBatch
+from semel.core.key import SHARED, make_key
+from semel.core.record import Record, Status
+from semel.core.store import Capability
+from semel.engine.admin import is_reopenable
+from semel.engine.engine import RecordFilter, engine_of
+from semel.errors import BatchChanged, RecordNotFound, SemelError
+from semel.server.access import Permission, User
+from semel.server.actions import Actions
+from semel.server.actions.checks import check_reason, not_found_error
+from semel.server.actions.events import letter_id
+from semel.server.actions.records import MOST as PAGE
+from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
+
+OPERATION: Final = "semel:bulk"
+MOST_ITEMS: Final = 100_000
+KEEP_FOR: Final = timedelta(days=30)
+LEASE_FOR: Final = timedelta(seconds=10)
+_PAGE_OF_ITEMS: Final = 50
+_CONCURRENCY: Final = 8
+_ATTEMPTS: Final = 5
+_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_LOG: Final = logging.getLogger("semel.server")
+
+RecordAction = Literal["cancel", "fail", "release", "reopen", "erase"]
+LetterAction = Literal["redrive", "discard"]
+BulkAction = Literal["cancel", "fail", "release", "reopen", "erase", "redrive", "discard"]
+PERMISSIONS: Final[dict[str, Permission]] = {name: Permission(name) for name in get_args(BulkAction)}
+
+
+class _NoAnswer(Exception):
+    """The store did not answer, so that nothing is known of an item: it is tried again."""
+
+
+class LetterFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters; what is None does not restrict."""
+
+    consumer: str
+    reason: str | None = None
+    type: str | None = None
+    subject: str | None = None
+
+
+class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the batch of a bulk action keeps of who began it, and why."""
+
+    action: BulkAction
+    actor: str
+    roles: tuple[str, ...]
+    scopes: tuple[str, ...] | None
+    reason: str
+    everywhere: bool
+    error: str = ""
+    rate: float | None = None
+    searched_by: tuple[str, ...] = ()
+    asked: str = ""
+    """A digest of all that was asked for, so that the same id cannot stand for something else."""
+
+    def user(self) -> User:
+        """The person for whom it acts."""
+        return User(self.actor, self.roles, self.scopes)
+
+
+class BulkItem(msgspec.Struct, frozen=True):
+    """One of those that matched: a record with its fence, or a letter with its consumer."""
+
+    target: str
+    fence: int | None = None
+    consumer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPreview:
+    """What a bulk action would do: how many match, and how many of those are in a state for it."""
+
+    matching: int
+    eligible: int
+    by_status: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkProgress:
+    """How far a bulk action is: `done`, `refused` and `failed` of `total`."""
+
+    id: str
+    scope: str
+    metadata: BulkMetadata
+    status: BatchStatus
+
+    @property
+    def done(self) -> int:
+        """How many items were carried out."""
+        return self.status.completed
+
+    @property
+    def refused(self) -> int:
+        """How many were refused."""
+        return self.status.skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkRequest:
+    """What is asked for.
+
+    Attributes:
+        action: what to do with each.
+        reason: why.
+        records: which records, for an action on records.
+        letters: which dead letters, for an action on those.
+        error: for `fail`, what duplicates are told.
+        rate: how many in a second at most.
+        id: names it; the same id is the same bulk action. None: it is made up.
+    """
+
+    action: BulkAction
+    reason: str
+    records: RecordFilter | None = None
+    letters: LetterFilter | None = None
+    error: str = ""
+    rate: float | None = None
+    id: str | None = None
+
+
+class BulkActions:
+    """Begins bulk actions, carries them out, and says how far they are.
+
+    Args:
+        actions: what is done with each item.
+        lease_for: after which time without a sign of life another process goes on with what this one had begun.
+        before_item: called before each item; tests end the process here.
+    """
+
+    def __init__(
+        self,
+        actions: Actions,
+        *,
+        lease_for: timedelta = LEASE_FOR,
+        before_item: Callable[[str], None] | None = None,
+    ) -> None:
+        self._actions = actions
+        self._lease_for = lease_for
+        self._before_item = before_item
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the store keeps what bulk actions need."""
+        return Capability.BATCH in engine_of(self._actions.semel).store.capabilities and not self._actions.is_read_only
+
+    async def preview(self, user: User, asked: BulkRequest) -> BulkPreview:
+        """How many match, and how many of those are in a state for the action. Nothing is changed.
+
+        Raises:
+            Refused: the user may not, or what was asked for cannot be used.
+        """
+        self._check(user, asked)
+        if asked.letters is not None:
+            number = 0
+            async for _ in self._letters(user, asked.letters, self._scope(user, asked)):
+                number += 1
+            return BulkPreview(number, number, {})
+        numbers: dict[str, int] = {}
+        for one in await self._actions.counts(user, **(asked.records or {})):
+            numbers[one.status] = numbers.get(one.status, 0) + one.number
+        eligible = sum(numbers.get(status, 0) for status in _ELIGIBLE[asked.action])
+        return BulkPreview(sum(numbers.values()), eligible, numbers)
+
+    async def start(self, user: User, asked: BulkRequest) -> BulkProgress:
+        """Note all that match now as a batch. Nothing is changed before `run`.
+
+        Raises:
+            Refused: the user may not, too many match, or the id stands for another bulk action.
+        """
+        self._check(user, asked)
+        if not self.is_possible:
+            raise NotPossible("This store keeps neither batches nor an audit chain; nothing was done.")
+        scope, metadata = self._scope(user, asked), _metadata_of(user, asked)
+        id_ = asked.id or f"bulk-{make_key(metadata.asked, engine_of(self._actions.semel).new_nonce())[:16]}"
+        known = await self._known(scope, id_)
+        if known is not None and known.status.state != "loading":
+            if known.metadata.asked != metadata.asked or known.metadata.actor != user.name:
+                raise NotPossible(
+                    f"The id {id_!r} stands for another bulk action; nothing was done. Choose another one.",
+                    because="id_taken",
+                )
+            return known
+        items = self._items(user, asked, scope)
+        try:
+            batch = await Batches(self._actions.semel, scope or SHARED).start(
+                id_,
+                _bounded(items),
+                operation=OPERATION,
+                item_id="target",
+                metadata=msgspec.to_builtins(metadata),
+                keep_for=KEEP_FOR,
+            )
+        except BatchChanged as error:
+            raise NotPossible(f"{error.message} Choose another id.", because="id_taken") from error
+        return BulkProgress(id_, scope, metadata, await batch.status())
+
+    async def run(self, scope: str, id_: str) -> BatchStatus:
+        """Carry out what is left of a bulk action, until it has ended or is paused.
+
+        Raises:
+            NotFound: there is none.
+        """
+        known = await self._known(scope, id_)
+        if known is None:
+            raise not_found_error(f"bulk action {id_!r}")
+        metadata, user = known.metadata, known.metadata.user()
+        batch = await Batches(self._actions.semel, scope or SHARED).get(id_, type=BulkItem)
+
+        async def act(item: Item) -> str:
+            if self._before_item is not None:
+                self._before_item(item.id)
+            await self._act(user, metadata, id_, item)
+            return "done"
+
+        return await batch.run(
+            act,
+            concurrency=_CONCURRENCY,
+            page=_PAGE_OF_ITEMS,
+            rate=metadata.rate,
+            max_attempts=_ATTEMPTS,
+            in_doubt="rerun",
+            lease_for=self._lease_for,
+            retry_errors=(_NoAnswer,),
+        )
+
+    async def progress(self, user: User, scope: str, id_: str) -> BulkProgress:
+        """How far a bulk action is.
+
+        Raises:
+            NotFound: there is none that exists for the user.
+        """
+        self._actions.demand(user, Permission.LIST)
+        known = await self._known(scope, id_) if user.reaches(scope) else None
+        if known is None or (known.metadata.everywhere and user.scopes is not None):
+            raise not_found_error(f"bulk action {id_!r}")
+        return known
+
+    async def list(self, user: User) -> tuple[BulkProgress, ...]:
+        """Bulk actions that exist for a user, in the order in which they were begun."""
+        self._actions.demand(user, Permission.LIST)
+        found = []
+        for scope in self._actions.scopes_asked(user, None):
+            async for batch in self._batches(scope, None):
+                known = await self._known(batch.scope, batch.id)
+                if known is not None and not (known.metadata.everywhere and user.scopes is not None):
+                    found.append(known)
+        return tuple(found)
+
+    async def refusals(
+        self, user: User, scope: str, id_: str, *, after: int | None = None, limit: int = 100
+    ) -> tuple[ItemResult[Any], ...]:
+        """Items that were refused or failed, each with why, in the order of the input."""
+        await self.progress(user, scope, id_)
+        batch = await Batches(self._actions.semel, scope or SHARED).get(id_)
+        found: list[ItemResult[Any]] = []
+        async for result in batch.results(after=after):
+            if result.status in ("skipped", "failed", "in_doubt"):
+                found.append(result)
+                if len(found) == limit:
+                    break
+        return tuple(found)
+
+    async def change(
+        self, user: User, scope: str, id_: str, what: Literal["pause", "resume", "cancel"], *, reason: str
+    ) -> BatchStatus:
+        """Pause a bulk action, let it go on, or end it; items that were carried out stay as they are."""
+        known = await self.progress(user, scope, id_)
+        permission = PERMISSIONS[known.metadata.action]
+        self._actions.demand(user, permission)
+        batch = await Batches(self._actions.semel, scope or SHARED).get(id_)
+
+        async def decide() -> BatchStatus:
+            if what == "resume":
+                return await batch.resume()
+            return await (batch.pause(reason) if what == "pause" else batch.cancel(reason))
+
+        return await self._actions.change(
+            user, permission, decide, scope=scope, target=f"bulk:{id_}", reason=reason, detail={"what": what}
+        )
+
+    async def unfinished(self) -> tuple[tuple[str, str], ...]:
+        """Scope and id of the bulk actions that somebody has to go on with."""
+        if not self.is_possible:
+            return ()
+        found = []
+        for state in ("pending", "running"):
+            found += [(batch.scope, batch.id) async for batch in self._batches(None, state)]
+        return tuple(found)
+
+    def _check(self, user: User, asked: BulkRequest) -> None:
+        if asked.action not in PERMISSIONS:
+            raise Invalid(f"A bulk action is one of {', '.join(PERMISSIONS)}; nothing was done.", because="action")
+        self._actions.demand(user, PERMISSIONS[asked.action])
+        check_reason(asked.reason)
+        if asked.id is not None and not _ID.fullmatch(asked.id):
+            raise Invalid("An id has 1 to 64 letters, digits and . _ -; nothing was done.", because="id")
+        is_about_letters = asked.action in get_args(LetterAction)
+        if is_about_letters is (asked.letters is None) or is_about_letters is (asked.records is not None):
+            what = "letters" if is_about_letters else "records"
+            raise Invalid(f"{asked.action} needs a filter of {what}, and no other; nothing was done.", because="filter")
+        if asked.rate is not None and not asked.rate > 0:
+            raise Invalid("A rate is a positive number of items in a second; nothing was done.", because="rate")
+        if (asked.action == "fail") is not bool(asked.error.strip()):
+            raise Invalid("fail, and nothing else, needs an error that duplicates are told.", because="error")
+        if asked.letters is not None and asked.action == "redrive":
+            self._actions.consumer(asked.letters.consumer)
+
+    def _scope(self, user: User, asked: BulkRequest) -> str:
+        """The scope that a bulk action belongs to; empty: to all of them, or to the shared one."""
+        given = None if asked.records is None else asked.records.get("scope")
+        if given is None and user.scopes is None:
+            return ""
+        if given is SHARED or isinstance(given, str):
+            named = given if isinstance(given, str) else ""
+            if not user.reaches(named):
+                raise NotFound("Nothing matches; nothing was done.")
+            return named
+        if user.scopes is not None and len(user.scopes) == 1:
+            return next(iter(user.scopes))
+        raise Invalid("A bulk action belongs to one scope; nothing was done. Name it in the filter.", because="scope")
+
+    async def _items(self, user: User, asked: BulkRequest, scope: str) -> AsyncIterator[dict[str, Any]]:
+        if asked.letters is not None:
+            async for item in self._letters(user, asked.letters, scope):
+                yield item
+            return
+        cursor: str | None = None
+        while True:
+            page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
+            for record in page.records:
+                yield {"target": record.reference, "fence": record.fence}
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _letters(self, user: User, wanted: LetterFilter, scope: str) -> AsyncIterator[dict[str, Any]]:
+        cursor: str | None = None
+        while True:
+            page = await self._actions.letters(
+                user,
+                wanted.consumer,
+                reason=wanted.reason,
+                type=wanted.type,
+                subject=wanted.subject,
+                scope=scope or None,
+                cursor=cursor,
+                limit=PAGE,
+            )
+            for letter in page.letters:
+                yield {"target": letter_id(letter), "consumer": letter.consumer}
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def _act(self, user: User, metadata: BulkMetadata, id_: str, item: Item) -> None:
+        """Carry out one item.
+
+        Raises:
+            Skip: it was refused; the text says why.
+            _NoAnswer: the store did not answer; it is tried again.
+        """
+        data: BulkItem = item.data
+        reason = f"{metadata.reason[:900]} (bulk action {id_[:64]})"
+        try:
+            if data.consumer:
+                await self._act_on_letter(user, metadata, data, reason, is_again=item.in_doubt)
+            else:
+                await self._act_on_record(user, metadata, data, reason)
+        except Unavailable as error:
+            raise _NoAnswer(error.message) from error
+        except Refused as refusal:
+            raise Skip(f"{refusal.because}: {refusal.message}") from refusal
+
+    async def _act_on_record(self, user: User, metadata: BulkMetadata, data: BulkItem, reason: str) -> None:
+        try:
+            record = await self._actions.find(user, data.target)
+        except NotFound:
+            # An erased record has lost its scope: to a user of some scopes it is gone once it was erased here.
+            if metadata.action != "erase" or not await self._is_erased(data.target, user.name, reason):
+                raise
+            return
+        if _is_decided(record, user.name, reason):
+            return  # carried out by an earlier attempt whose process died before it could say so
+        more: dict[str, Any] = {"error": metadata.error} if metadata.action == "fail" else {}
+        await getattr(self._actions, metadata.action)(user, data.target, reason=reason, fence=data.fence, **more)
+
+    async def _is_erased(self, reference: str, actor: str, reason: str) -> bool:
+        try:
+            record = await self._actions.find(User(actor, ()), reference)
+        except NotFound:
+            return False
+        return _is_decided(record, actor, reason)
+
+    async def _act_on_letter(
+        self, user: User, metadata: BulkMetadata, data: BulkItem, reason: str, *, is_again: bool
+    ) -> None:
+        try:
+            if metadata.action == "discard":
+                await self._actions.discard(user, data.consumer, data.target, reason=reason)
+                return
+            disposition = await self._actions.redrive(user, data.consumer, data.target, reason=reason)
+        except NotFound:
+            if is_again:
+                return  # the earlier attempt took it away
+            raise
+        if disposition.status not in ("processed", "duplicate", "ignored"):
+            raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
+
+    async def _known(self, scope: str, id_: str) -> BulkProgress | None:
+        try:
+            batch: Batch[AsyncSemel] = await Batches(self._actions.semel, scope or SHARED).get(id_)
+        except RecordNotFound:
+            return None
+        if batch.operation != OPERATION:
+            return None
+        status = await batch.status()
+        return BulkProgress(id_, scope, msgspec.convert(status.metadata, BulkMetadata), status)
+
+    async def _batches(self, scope: str | None, state: Any) -> AsyncIterator[StoredBatch]:
+        after = 0
+        while True:
+            page: tuple[StoredBatch, ...] = await self._actions.perform(list_page(scope, state, after))
+            for batch in page:
+                if batch.operation == OPERATION:
+                    yield batch
+                after = batch.number
+            if not page:
+                return
+
+
+class BulkRunner:
+    """Carries out bulk actions in the background, each in a task of its own, and those that a dead process left."""
+
+    def __init__(self, bulk: BulkActions) -> None:
+        self._bulk = bulk
+        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def begin(self, scope: str, id_: str) -> None:
+        """Go on with a bulk action, unless that is under way here."""
+        place = (scope, id_)
+        if place not in self._tasks:
+            task = self._tasks[place] = asyncio.create_task(self._run(scope, id_))
+            task.add_done_callback(lambda _: self._tasks.pop(place, None))
+
+    async def resume(self) -> int:
+        """Go on with all that are not finished; answers how many."""
+        unfinished = await self._bulk.unfinished()
+        for scope, id_ in unfinished:
+            self.begin(scope, id_)
+        return len(unfinished)
+
+    async def join(self) -> None:
+        """Wait until everything that is under way has ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def close(self) -> None:
+        """Leave what is under way to the next process."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, scope: str, id_: str) -> None:
+        try:
+            await self._bulk.run(scope, id_)
+        except SemelError as error:
+            _LOG.warning("a bulk action stopped and is tried again later: %s", error.code)
+
+
+_ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
+    "cancel": (Status.IN_DOUBT,),
+    "fail": (Status.IN_DOUBT,),
+    "release": (Status.IN_DOUBT,),
+    "reopen": (Status.FAILED, Status.CANCELLED),
+    "erase": (Status.COMPLETED, Status.FAILED, Status.CANCELLED),
+}
+"""The statuses of records that each action is for; the record itself may refuse it all the same."""
+
+
+def is_eligible(record: Record, action: str) -> bool:
+    """Whether a record is in a state for an action, as far as it can be told without trying."""
+    if action == "reopen":
+        return is_reopenable(record)
+    return record.status in _ELIGIBLE.get(action, ())
+
+
+def _is_decided(record: Record, actor: str, reason: str) -> bool:
+    """Whether it was this very bulk action that decided about a record last."""
+    note = record.note
+    return note is not None and note.by == actor and note.reason == reason
+
+
+def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
+    wanted: Any = asked.records if asked.letters is None else msgspec.structs.asdict(asked.letters)
+    given = {name: value for name, value in (wanted or {}).items() if value not in (None, False)}
+    return BulkMetadata(
+        action=asked.action,
+        actor=user.name,
+        roles=tuple(sorted(user.roles)),
+        scopes=None if user.scopes is None else tuple(sorted(user.scopes)),
+        reason=check_reason(asked.reason),
+        everywhere=user.scopes is None and given.get("scope") is None,
+        error=asked.error.strip(),
+        rate=asked.rate,
+        searched_by=tuple(sorted(given)),
+        asked=make_key(asked.action, asked.error, asked.reason, *(f"{name}={given[name]}" for name in sorted(given))),
+    )
+
+
+async def _bounded(items: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    """The items, as long as there are not too many.
+
+    Raises:
+        Invalid: there are.
+    """
+    count = 0
+    async for item in items:
+        count += 1
+        if count > MOST_ITEMS:
+            raise Invalid(
+                f"More than {MOST_ITEMS:,} match; nothing was done. Narrow the filter, and do it in parts.",
+                because="too_many",
+            )
+        yield item

@@ -1,0 +1,1 @@
+"""What is on each page: handlers that read what a page shows, and the one that acts."""

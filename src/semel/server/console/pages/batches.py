@@ -1,0 +1,80 @@
+"""Pages about batches: all of them with their progress, and one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from semel.batch.status import STATES, BatchStatus
+from semel.core.store import Capability
+from semel.server.actions.batches import ListedBatch
+from semel.server.console.charts import meter
+from semel.server.console.deeds import batch_deeds
+from semel.server.console.rendering import share
+from semel.server.console.view import View, query_text
+
+PAGE: Final = 50
+_TONES: Final = (("completed", "good"), ("failed", "bad"), ("in_doubt", "warn"), ("skipped", "calm"))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A batch as a page shows it."""
+
+    scope: str
+    status: BatchStatus
+    query: str
+
+    @property
+    def bars(self) -> list[dict[str, object]]:
+        """What became of its items, as parts of a bar."""
+        return meter([(tone, getattr(self.status, name)) for name, tone in _TONES], self.status.total)
+
+    @property
+    def summary(self) -> str:
+        """The bar in words."""
+        told = ", ".join(f"{getattr(self.status, name):,} {name.replace('_', ' ')}" for name, _ in _TONES)
+        return f"{told}, {self.status.remaining:,} left of {self.status.total:,}"
+
+    @property
+    def progress(self) -> str:
+        """How much of it has ended."""
+        return share(self.status.total - self.status.remaining, self.status.total)
+
+
+def _row(listed: ListedBatch) -> BatchRow:
+    return BatchRow(listed.scope, listed.status, query_text({"scope": listed.scope, "batch": listed.status.id}))
+
+
+async def show_batches(view: View) -> Response:
+    """Batches with their progress, of one state or of any."""
+    wanted: Any = view.asked("state") or None
+    listed = await view.actions.batches(view.user, state=wanted, limit=PAGE)
+    return view.page(
+        "batches.html",
+        here="/batches",
+        rows=[_row(one) for one in listed],
+        states=STATES,
+        state=wanted or "",
+        is_kept=view.actions.has(Capability.BATCH),
+        is_cut=len(listed) == PAGE,
+    )
+
+
+async def show_batch(view: View) -> Response:
+    """One batch."""
+    scope, name = view.asked("scope"), view.request.query_params.get("batch", "")
+    status = await view.actions.batch(view.user, scope, name)
+    row = _row(ListedBatch(scope, status))
+    deeds = batch_deeds(status.state, failed=status.failed, in_doubt=status.in_doubt)
+    return view.page(
+        "batch.html",
+        here="/batches",
+        row=row,
+        status=status,
+        metadata="" if status.metadata is None else repr(status.metadata)[:2000],
+        choices=[deed for deed in deeds if view.may(deed.permission)],
+        legend=[(tone, name.replace("_", " ")) for name, tone in _TONES],
+    )

@@ -1,0 +1,162 @@
+"""Doing something to all that match: a count first, then a reason, then progress that anybody can follow.
+
+- What is carried out is a batch: it goes on after a crash, each target is decided about once, and refusals are kept.
+- The page that asks gives the bulk action its name, so that a form that is sent twice begins one.
+- A search that asks for everything is refused: nobody means all records there are.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from starlette.responses import Response
+
+from semel.core.events.letters import REASONS
+from semel.server.bulk import PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
+from semel.server.console.charts import meter
+from semel.server.console.deeds import DEEDS, Deed
+from semel.server.console.pages.forms import Given, check_form, read_form
+from semel.server.console.rendering import share
+from semel.server.console.search import SearchForm
+from semel.server.console.view import View, query_text
+from semel.server.refusals import Invalid, Refused
+
+_LOOK: Final = "a look at what would happen"
+_CHANGES: Final = {"pause": "Pause", "resume": "Resume", "cancel": "Cancel"}
+_REFUSALS: Final = 50
+
+
+async def ask_for_all(view: View) -> Response:
+    """How many match and could be done, and the form that asks for the reason."""
+    given = Given.of(view.request.query_params.multi_items())
+    deed, asked, back = _request(view, given, _LOOK)
+    return await _ask(view, given, deed, asked, back, problem="")
+
+
+async def _ask(view: View, given: Given, deed: Deed, asked: BulkRequest, back: str, *, problem: str) -> Response:
+    preview = await view.site.bulk.preview(view.user, replace(asked, error="stated later" if deed.asks_for else ""))
+    return view.page(
+        "bulk_ask.html",
+        here="",
+        code=400 if problem else 200,
+        deed=deed,
+        preview=preview,
+        problem=problem,
+        back=back,
+        hidden=[(name, value) for name, value in given.pairs if name not in ("token", "reason", "error", "rate", "id")],
+        id=given.first("id") or f"bulk-{secrets.token_hex(8)}",
+        typed={name: given.first(name) for name in ("reason", "error", "rate")},
+    )
+
+
+async def begin(view: View) -> Response:
+    """Begin a bulk action, and show how far it is."""
+    given = await read_form(view)
+    check_form(view, given)
+    deed, asked, back = _request(view, given, given.first("reason"))
+    try:
+        asked = replace(
+            asked, error=given.first("error"), rate=_rate(given.first("rate")), id=given.first("id") or None
+        )
+        begun = await view.site.bulk.start(view.user, asked)
+    except Refused as refused:
+        kept = replace(asked, reason=_LOOK, error="", rate=None)
+        return await _ask(view, given, deed, kept, back, problem=refused.message)
+    view.site.runner.begin(begun.scope, begun.id)
+    return view.redirect("/bulk", scope=begun.scope, id=begun.id)
+
+
+async def show_bulk(view: View) -> Response:
+    """How far a bulk action is, and what was refused."""
+    scope, id_ = view.asked("scope"), view.asked("id")
+    if not id_:
+        return view.page(
+            "bulks.html", here="/batches", bulks=[_row(one) for one in await view.site.bulk.list(view.user)]
+        )
+    progress = await view.site.bulk.progress(view.user, scope, id_)
+    if progress.status.state in ("pending", "running"):
+        view.site.runner.begin(scope, id_)  # the process that began it may be dead: what was decided goes on here
+    has_refusals = progress.refused or progress.status.failed
+    refusals = await view.site.bulk.refusals(view.user, scope, id_, limit=_REFUSALS) if has_refusals else ()
+    may_change = view.may(PERMISSIONS[progress.metadata.action])
+    changes = {"paused": ("resume", "cancel"), "running": ("pause", "cancel"), "pending": ("pause", "cancel")}
+    return view.page(
+        "bulk.html",
+        here="/batches",
+        bulk=_row(progress),
+        refusals=refusals,
+        changes=[(name, _CHANGES[name]) for name in changes.get(progress.status.state, ())] if may_change else [],
+    )
+
+
+async def change_bulk(view: View) -> Response:
+    """Pause a bulk action, let it go on, or end it."""
+    given = await read_form(view)
+    check_form(view, given)
+    scope, id_, what = given.first("scope"), given.first("id"), given.first("what")
+    if what not in _CHANGES:
+        raise Invalid("A bulk action is paused, resumed or cancelled; nothing was changed.", because="what")
+    change = cast("Any", what)
+    await view.site.bulk.change(view.user, scope, id_, change, reason=given.first("reason"))
+    if what == "resume":
+        view.site.runner.begin(scope, id_)
+    return view.redirect("/bulk", scope=scope, id=id_)
+
+
+def _row(progress: BulkProgress) -> dict[str, Any]:
+    status = progress.status
+    parts = [("good", progress.done), ("warn", progress.refused), ("bad", status.failed), ("warn", status.in_doubt)]
+    return {
+        "progress": progress,
+        "deed": DEEDS[progress.metadata.action],
+        "status": status,
+        "bars": meter(parts, status.total),
+        "share": share(status.total - status.remaining, status.total),
+        "summary": f"{progress.done:,} done, {progress.refused:,} refused, {status.remaining:,} left",
+        "query": query_text({"scope": progress.scope, "id": progress.id}),
+    }
+
+
+def _request(view: View, given: Given, reason: str) -> tuple[Deed, BulkRequest, str]:
+    """What is asked for, and the page to go back to.
+
+    Raises:
+        Refused: it cannot be done to many, or the search asks for everything.
+    """
+    deed = DEEDS.get(given.first("do"))
+    if deed is None or deed.name not in PERMISSIONS:
+        raise Invalid("This cannot be done to all that match; nothing was changed.", because="do")
+    action = cast("BulkAction", deed.name)
+    if deed.kind == "letter":
+        return deed, *_letters(given, action, reason)
+    form = SearchForm.of(dict(given.pairs))
+    if form.is_empty:
+        raise Invalid(
+            "The search matches every record there is; nothing was changed. Narrow it first, by status or operation.",
+            because="filter",
+        )
+    wanted = form.to_filter(view.now)
+    wanted["newest_first"] = False
+    return deed, BulkRequest(action=action, reason=reason, records=wanted), f"/records{query_text(form.pairs)}"
+
+
+def _letters(given: Given, action: BulkAction, reason: str) -> tuple[BulkRequest, str]:
+    why = given.first("why")
+    if why and why not in REASONS:
+        raise Invalid(f"A letter is here because of one of {', '.join(REASONS)}; nothing was changed.", because="why")
+    wanted = LetterFilter(
+        given.first("consumer"), why or None, given.first("type") or None, given.first("subject") or None
+    )
+    back = f"/events/letters{query_text({'consumer': wanted.consumer})}"
+    return BulkRequest(action=action, reason=reason, letters=wanted), back
+
+
+def _rate(text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise Invalid("A rate is a number of targets in a second; nothing was changed.", because="rate") from None

@@ -1,0 +1,63 @@
+"""Forms as they arrive: their fields, and whether they are of a page that this browser was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from semel.server.api.protection import read_bounded
+from semel.server.console.security import why_foreign
+from semel.server.console.view import View
+from semel.server.refusals import Forbidden, Invalid
+
+MOST: Final = 200
+"""How many targets one form can name."""
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The fields of a form or of an address, in their order."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(pairs: list[tuple[str, str]]) -> Given:
+        """These fields."""
+        return Given(tuple(pairs))
+
+    def first(self, name: str) -> str:
+        """The first value of a name; empty where there is none."""
+        return next((value.strip() for key, value in self.pairs if key == name), "")
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a name, each once."""
+        return list(dict.fromkeys(value for key, value in self.pairs if key == name))
+
+
+async def read_form(view: View) -> Given:
+    """The fields of a form that was sent, of bounded size.
+
+    Raises:
+        Invalid: it is no form, or too large.
+    """
+    kind = view.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != _FORM:
+        raise Invalid("A form is sent as a page sends it; nothing was changed.", because="form")
+    text = (await read_bounded(view.request)).decode("utf-8", "replace")
+    try:
+        return Given.of(parse_qsl(text, keep_blank_values=True, max_num_fields=2 * MOST + 50))
+    except ValueError:
+        raise Invalid("The form has too many fields; nothing was changed.", because="form") from None
+
+
+def check_form(view: View, given: Given) -> None:
+    """Refuse a form that another site, another browser or another user sends.
+
+    Raises:
+        Forbidden: it is one.
+    """
+    foreign = why_foreign(view.request, view.user.name, given.first("token"))
+    if foreign is not None:
+        raise Forbidden(f"This form was not taken, because {foreign}; nothing was changed. Open the page again.")

@@ -1,0 +1,225 @@
+"""`semel serve` as one process: what the settings say, the application with everything in it, and the first token.
+
+- It listens on this machine alone, and knows its users by tokens. Each of the two is given up only by a setting of its
+  own, and `semel doctor` shows both as something to fix.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount
+
+from semel.api import AsyncSemel, Semel
+from semel.core.store import Capability
+from semel.engine.engine import engine_of
+from semel.errors import UsageError
+from semel.events import Consumer, Relay
+from semel.server.access import Role
+from semel.server.api.routes import Api
+from semel.server.app import find_attention, make_app
+from semel.server.attention import AttentionFinder
+from semel.server.engines import as_async
+from semel.server.maintenance import Due, Maintenance
+from semel.server.tokens import Tokens
+from semel.stores.admin import Finding
+from semel.telemetry import AttentionCollector
+
+PORT: Final = 8787
+FIRST_TOKEN: Final = "admin"  # noqa: S105 - its name
+FIRST_LASTS: Final = timedelta(days=90)
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The table `[server]`.
+
+    Attributes:
+        host: the address that the server listens on.
+        port: its port.
+        public: whether it may listen on another address than this machine's own.
+        authentication: whether users have to sign in.
+        names: the names that the server answers to; None: those of this machine alone, or any where it is public.
+        open_metrics: whether metrics are shown without signing in.
+        console: whether there are pages for browsers.
+        consumers: consumers whose dead letters can be redriven, as `module:object`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    public: bool = False
+    authentication: bool = True
+    names: tuple[str, ...] | None = None
+    open_metrics: bool = False
+    console: bool = True
+    consumers: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(table: Mapping[str, Any]) -> ServerSettings:
+        """As a settings file has it.
+
+        Raises:
+            UsageError: it would listen where others reach it, and no setting says that it may.
+        """
+        made = ServerSettings(**table)
+        if not made.is_loopback and not made.public:
+            raise UsageError(
+                f"server.host is {made.host!r}, which others reach; nothing was started. Write public = true into "
+                f"[server] if that is wanted, and put TLS in front of it."
+            )
+        return made
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody but this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def answered_names(self) -> tuple[str, ...] | None:
+        """The names that the server answers to; None: any."""
+        if self.names is not None:
+            return self.names
+        return (*_LOOPBACK_NAMES, self.host) if self.is_loopback else None
+
+
+def examine_server(table: Mapping[str, Any]) -> list[Finding]:
+    """What is to be fixed about the table `[server]`; nothing where it is as it is by default."""
+    made = ServerSettings(**table)
+    findings = []
+    if not made.is_loopback:
+        advice = "Listen on 127.0.0.1 behind a proxy with TLS, or keep others from the port."
+        findings.append(Finding("server address", f"{made.host}: others reach it without TLS", "fix", advice))
+    if not made.authentication:
+        advice = "Remove authentication = false from [server], and make tokens: semel token add."
+        findings.append(Finding("server users", "everybody who reaches it is an admin", "fix", advice))
+    if made.open_metrics:
+        advice = "Give Prometheus a token of a viewer, and remove open_metrics from [server]."
+        findings.append(Finding("server metrics", "shown to everybody who reaches it", "note", advice))
+    return findings
+
+
+def make_server_app(
+    semel: Semel | AsyncSemel,
+    settings: ServerSettings,
+    *,
+    due: Due,
+    limit: int | None = None,
+    consumers: Iterable[Consumer[Any]] = (),
+    relay: Relay | None = None,
+    registry: CollectorRegistry | None = None,
+    show_first_token: Callable[[str], None] | None = None,
+) -> Starlette:
+    """The application of `semel serve`.
+
+    Args:
+        semel: the engine whose records are looked after.
+        settings: the table `[server]`.
+        due: when the next sweep is due.
+        limit: how many records one sweep deletes, and marks, at most.
+        consumers: consumers whose dead letters can be redriven here.
+        relay: what publishes the outbox, by choice.
+        registry: where the engine's own metrics are; those of what needs a person are added.
+        show_first_token: given the secret of an admin's token, which is made where there is no token yet.
+
+    Raises:
+        UsageError: users have to sign in, and the store keeps no tokens.
+    """
+    known = as_async(semel)
+    tokens = _tokens_of(known) if settings.authentication else None
+
+    def background(api: Api) -> AbstractAsyncContextManager[None]:
+        return _running(api, tokens, Maintenance(
+            semel, api.runner, api.actions.audit, due=due, limit=limit, relay=relay
+        ), known, show_first_token)
+
+    return make_app(
+        semel,
+        tokens=tokens,
+        anybody=tokens is None,
+        consumers=consumers,
+        metrics=_metrics_writer(known, registry or CollectorRegistry()),
+        open_metrics=settings.open_metrics,
+        hosts=settings.answered_names,
+        pages=_console_pages if settings.console else None,
+        background=background,
+    )
+
+
+def _tokens_of(semel: AsyncSemel) -> Tokens:
+    store = engine_of(semel).store
+    if Capability.AUDIT not in store.capabilities:
+        raise UsageError(
+            f"{store.name} keeps no tokens, so nobody could sign in; nothing was started. Use a SQL database, mount the "
+            f"console into an application that knows its users, or write authentication = false into [server]."
+        )
+    return Tokens(semel)
+
+
+@asynccontextmanager
+async def _running(
+    api: Api,
+    tokens: Tokens | None,
+    maintenance: Maintenance,
+    semel: AsyncSemel,
+    show_first_token: Callable[[str], None] | None,
+) -> AsyncIterator[None]:
+    if tokens is not None and show_first_token is not None:
+        secret = await make_first_token(tokens)
+        if secret is not None:
+            show_first_token(secret)
+    try:
+        async with maintenance.running():
+            yield
+    finally:
+        await api.runner.close()
+        await semel.close()
+
+
+async def make_first_token(tokens: Tokens) -> str | None:
+    """The secret of an admin's token where there was none at all; None: there was one."""
+    async for _ in tokens.list():
+        return None
+    try:
+        made = await tokens.create(
+            FIRST_TOKEN, roles=[Role.ADMIN], scopes=None, expires_in=FIRST_LASTS, by="semel serve"
+        )
+    except UsageError:  # another server was faster
+        return None
+    return made.secret
+
+
+def _metrics_writer(
+    semel: AsyncSemel, registry: CollectorRegistry
+) -> Callable[[], Awaitable[tuple[bytes, str]]]:
+    finder = AttentionFinder(semel)
+    collector = AttentionCollector(lambda: find_attention(finder, lambda: datetime.now(UTC)))
+    registry.register(collector)
+
+    async def write() -> tuple[bytes, str]:
+        await collector.refresh()
+        return generate_latest(registry), CONTENT_TYPE_LATEST
+
+    return write
+
+
+def _console_pages(api: Api) -> Sequence[BaseRoute]:
+    from semel.server.api.signin import ByToken
+    from semel.server.console.app import make_console
+
+    sign_in = "/sign-in" if isinstance(api.sign_in, ByToken) else ""
+    console = make_console(api.actions, api.bulk, api.runner, user=api.sign_in.find, sign_in=sign_in)
+    return [Mount("/", app=console, name="console")]

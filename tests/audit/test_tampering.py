@@ -1,0 +1,311 @@
+"""Whatever is done to the tables of the audit chain, `verify` finds it and says what it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from semel import AsyncSemel
+from semel.core.operators.audit import ReadEntries, ReadSeals
+from semel.core.operators.chain import StoredEntry, hash_entry, hash_range, hash_seal, name_chain
+from semel.engine.engine import engine_of
+from semel.server.audit import Anchor, Audit, AuditFault
+from tests.audit.places import PLACES, Place, make_place
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+_NUMBERS = count()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = make_place(request.param, request, tmp_path_factory.mktemp("audit"))
+    made.unguard()
+    return made
+
+
+class Chain:
+    """A chain of eight entries, of which the first five are sealed, and what is done to it."""
+
+    def __init__(self, place: Place, semel: AsyncSemel) -> None:
+        self.scope = f"scope {next(_NUMBERS)}"
+        self.place = place
+        self.audit = Audit(semel)
+        self._engine = engine_of(semel)
+        self.name = place.literal(name_chain(self.scope))
+        self.anchors: list[Anchor] = []
+
+    async def fill(self) -> None:
+        for number in range(1, 9):
+            await self.audit.append(
+                scope=self.scope, actor="ann", action="resolve", target=f"r{number}", reason="why", outcome="done"
+            )
+            if number == 5:
+                self.anchors = await self.audit.seal(scope=self.scope)
+
+    async def find(self, *, with_anchors: bool = False) -> list[tuple[str, int]]:
+        return [(fault.kind, fault.seq) for fault in await self.faults(with_anchors=with_anchors)]
+
+    async def faults(self, *, with_anchors: bool = False) -> tuple[AuditFault, ...]:
+        report = await self.audit.verify(scope=self.scope, anchors=self.anchors if with_anchors else ())
+        assert all(fault.scope in (self.scope, "") for fault in report.faults)
+        return report.faults
+
+    def run(self, *statements: str) -> None:
+        self.place.run(*(statement.replace("{chain}", f"chain = {self.name}") for statement in statements))
+
+    async def entries(self) -> list[StoredEntry]:
+        found = await self._engine.runtime().perform(ReadEntries(name_chain(self.scope), 0, 99, 99))
+        return list(found.entries)
+
+    async def rewrite(self, first: int, last: int, change: Callable[[StoredEntry], StoredEntry]) -> None:
+        """Change an entry and hash it and those up to `last` anew, as somebody would who knows how."""
+        entries = await self.entries()
+        entries[first - 1] = change(entries[first - 1])
+        for place in range(first - 1, last):
+            entry = entries[place]
+            if place:
+                entry = replace(entry, previous=entries[place - 1].hash)
+            entries[place] = entry = replace(entry, hash=hash_entry(entry))
+            hashes = f"hash = {self.place.literal(entry.hash)}, previous = {self.place.literal(entry.previous)}"
+            self.run(f"UPDATE semel_audit SET actor = '{entry.actor}', {hashes} WHERE {{chain}} AND seq = {entry.seq}")
+        if last == len(entries):
+            head = self.place.literal(entries[-1].hash)
+            self.run(f"UPDATE semel_audit_head SET hash = {head} WHERE {{chain}}")
+
+    async def reseal(self) -> None:
+        """Hash the only seal anew."""
+        found = await self._engine.runtime().perform(ReadSeals(name_chain(self.scope), 0, 99, 99))
+        (seal,) = found.seals
+        entries = (await self.entries())[: seal.last]
+        hashes = (entry.hash for entry in entries)
+        seal = replace(seal, last_hash=entries[-1].hash, range_hash=hash_range(hashes))
+        seal = replace(seal, hash=hash_seal(self.scope, seal))
+        literal = self.place.literal
+        self.run(
+            f"UPDATE semel_audit_seal SET last_hash = {literal(seal.last_hash)}, "
+            f"range_hash = {literal(seal.range_hash)}, hash = {literal(seal.hash)} WHERE {{chain}}",
+            f"UPDATE semel_audit_head SET seal_hash = {literal(seal.hash)} WHERE {{chain}}",
+        )
+
+
+@pytest.fixture
+async def chain(place: Place) -> AsyncIterator[Chain]:
+    async with AsyncSemel(place.url) as semel:
+        made = Chain(place, semel)
+        await made.fill()
+        yield made
+
+
+def _as_eve(entry: StoredEntry) -> StoredEntry:
+    return replace(entry, actor="eve")
+
+
+async def test_a_chain_that_nobody_touched_is_whole(chain: Chain) -> None:
+    report = await chain.audit.verify(scope=chain.scope, anchors=chain.anchors)
+    assert (report.entries, report.sealed, report.faults, report.scopes) == (8, 5, (), 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["actor = 'eve'", "at_us = at_us + 1", "outcome = 'x'", "target = ''", "phase = 1", "ends = 1", "scope = 'x'"],
+)
+@pytest.mark.covering
+async def test_an_entry_that_was_changed_is_found(chain: Chain, change: str) -> None:
+    chain.run(f"UPDATE semel_audit SET {change} WHERE {{chain}} AND seq = 3")
+    assert await chain.find() == [("edit", 3)]
+
+
+async def test_a_reason_that_was_changed_is_found(chain: Chain) -> None:
+    written = chain.place.literal(bytes(16) + b'{"reason":"other","detail":{}}')
+    chain.run(f"UPDATE semel_audit SET written = {written} WHERE {{chain}} AND seq = 7")
+    assert await chain.find() == [("edit", 7)]
+
+
+async def test_a_reason_that_was_taken_out_behind_the_chain_is_found(chain: Chain) -> None:
+    chain.run("UPDATE semel_audit SET written = NULL WHERE {chain} AND seq = 7")
+    assert await chain.find() == [("edit", 7)]
+
+
+async def test_an_entry_that_was_changed_and_hashed_anew_is_found(chain: Chain) -> None:
+    await chain.rewrite(7, 7, _as_eve)
+    assert await chain.find() == [("edit", 7)]
+
+
+async def test_the_last_entry_changed_and_hashed_anew_is_found(chain: Chain) -> None:
+    await chain.rewrite(8, 8, _as_eve)
+    chain.run("UPDATE semel_audit_head SET hash = " + chain.place.literal(bytes(32)) + " WHERE {chain}")
+    assert await chain.find() == [("edit", 8)]
+
+
+async def test_a_chain_that_was_hashed_anew_to_its_end_is_found_by_its_seal(chain: Chain) -> None:
+    await chain.rewrite(2, 8, _as_eve)
+    faults = await chain.find()
+    assert faults == [("edit", 5)]
+
+
+async def test_a_chain_that_was_hashed_and_sealed_anew_is_found_by_its_anchor(chain: Chain) -> None:
+    await chain.rewrite(2, 8, _as_eve)
+    await chain.reseal()
+    assert await chain.find() == [], "nothing in the database tells"
+    assert await chain.find(with_anchors=True) == [("edit", 5)]
+
+
+@pytest.mark.parametrize("seq", [1, 4, 7])
+@pytest.mark.covering
+async def test_an_entry_that_was_deleted_is_found(chain: Chain, seq: int) -> None:
+    chain.run(f"DELETE FROM semel_audit WHERE {{chain}} AND seq = {seq}")
+    assert await chain.find() == [("deletion", seq)]
+
+
+async def test_an_entry_that_was_deleted_with_those_behind_moved_up_is_found(chain: Chain) -> None:
+    chain.run(
+        "DELETE FROM semel_audit WHERE {chain} AND seq = 6",
+        "UPDATE semel_audit SET seq = 1000 + seq WHERE {chain} AND seq > 6",
+        "UPDATE semel_audit SET seq = seq - 1001 WHERE {chain} AND seq > 1000",
+    )
+    assert await chain.find() == [("deletion", 6)]
+
+
+async def test_old_entries_that_were_deleted_behind_the_chain_are_found(chain: Chain) -> None:
+    chain.run(
+        "UPDATE semel_audit_head SET kept_from = 6 WHERE {chain}", "DELETE FROM semel_audit WHERE {chain} AND seq < 6"
+    )
+    assert await chain.find() == [("deletion", 5)]
+
+
+async def test_old_entries_that_were_deleted_without_a_seal_are_found(chain: Chain) -> None:
+    chain.run(
+        "UPDATE semel_audit_head SET kept_from = 4 WHERE {chain}", "DELETE FROM semel_audit WHERE {chain} AND seq < 4"
+    )
+    assert ("deletion", 3) in await chain.find()
+
+
+def _insertion(seq: int) -> str:
+    columns = "chain, at_us, ends, phase, seal, scope, actor, action, target, outcome, written_hash, written"
+    return (
+        f"INSERT INTO semel_audit (seq, id, previous, hash, {columns}) "  # noqa: S608 - names above
+        f"SELECT {seq}, {{id}}, previous, hash, {columns} FROM semel_audit WHERE {{chain}} AND seq = 2"
+    )
+
+
+async def test_an_entry_that_was_put_in_is_found(chain: Chain) -> None:
+    chain.run(
+        "UPDATE semel_audit SET seq = 1000 + seq WHERE {chain} AND seq > 5",
+        "UPDATE semel_audit SET seq = seq - 999 WHERE {chain} AND seq > 1000",
+        _insertion(6).replace("{id}", chain.place.literal(bytes(16))),
+        "UPDATE semel_audit_head SET seq = 9 WHERE {chain}",
+    )
+    assert ("insertion", 6) in await chain.find()
+
+
+async def test_an_entry_that_was_put_in_and_hashed_is_found(chain: Chain) -> None:
+    chain.run(
+        "UPDATE semel_audit SET seq = 1000 + seq WHERE {chain} AND seq > 5",
+        "UPDATE semel_audit SET seq = seq - 999 WHERE {chain} AND seq > 1000",
+        _insertion(6).replace("{id}", chain.place.literal(bytes(16))),
+    )
+    await chain.rewrite(6, 6, lambda entry: replace(entry, actor="eve"))
+    assert ("insertion", 6) in await chain.find()
+
+
+async def test_an_entry_that_was_put_in_behind_the_end_is_found(chain: Chain) -> None:
+    chain.run(_insertion(9).replace("{id}", chain.place.literal(bytes(16))))
+    assert await chain.find() == [("insertion", 9)]
+
+
+async def test_entries_that_changed_places_are_found(chain: Chain) -> None:
+    chain.run(
+        "UPDATE semel_audit SET seq = 1000 WHERE {chain} AND seq = 6",
+        "UPDATE semel_audit SET seq = 6 WHERE {chain} AND seq = 8",
+        "UPDATE semel_audit SET seq = 8 WHERE {chain} AND seq = 1000",
+    )
+    assert await chain.find() == [("reorder", 6), ("reorder", 8)]
+
+
+async def test_neighbours_that_changed_places_below_a_seal_are_found(chain: Chain) -> None:
+    chain.run(
+        "UPDATE semel_audit SET seq = 1000 WHERE {chain} AND seq = 2",
+        "UPDATE semel_audit SET seq = 2 WHERE {chain} AND seq = 3",
+        "UPDATE semel_audit SET seq = 3 WHERE {chain} AND seq = 1000",
+    )
+    assert await chain.find() == [("reorder", 2), ("reorder", 3)]
+
+
+async def test_a_tail_that_was_cut_off_is_found(chain: Chain) -> None:
+    chain.run("DELETE FROM semel_audit WHERE {chain} AND seq > 6")
+    assert await chain.find() == [("truncation", 7)]
+
+
+async def _rewind(chain: Chain, seq: int) -> None:
+    last = (await chain.entries())[seq - 1]
+    chain.run(
+        f"DELETE FROM semel_audit WHERE {{chain}} AND seq > {seq}",
+        f"UPDATE semel_audit_head SET seq = {seq}, hash = {chain.place.literal(last.hash)}, at_us = {last.at_us} "
+        f"WHERE {{chain}}",
+    )
+
+
+async def test_a_tail_that_was_cut_off_with_the_head_is_found_by_its_seal(chain: Chain) -> None:
+    await _rewind(chain, 3)
+    assert ("truncation", 5) in await chain.find()
+
+
+async def test_a_tail_that_was_cut_off_with_head_and_seals_is_found_by_its_anchor(chain: Chain) -> None:
+    await _rewind(chain, 3)
+    origin = chain.place.literal((await chain.entries())[0].previous)
+    chain.run(
+        "DELETE FROM semel_audit_seal WHERE {chain}",
+        f"UPDATE semel_audit_head SET sealed = 0, seal_hash = {origin} WHERE {{chain}}",
+    )
+    assert await chain.find() == [], "nothing in the database tells"
+    assert await chain.find(with_anchors=True) == [("truncation", 5)]
+
+
+async def test_a_chain_without_its_head_is_found(chain: Chain) -> None:
+    chain.run("DELETE FROM semel_audit_head WHERE {chain}")
+    kinds = {fault.kind for fault in await chain.faults()}
+    assert kinds == {"truncation"}
+
+
+async def test_a_chain_of_which_only_seals_are_left_is_found(chain: Chain) -> None:
+    chain.run("DELETE FROM semel_audit_head WHERE {chain}", "DELETE FROM semel_audit WHERE {chain}")
+    assert await chain.find() == [("truncation", 5)]
+
+
+async def test_a_chain_that_is_gone_altogether_is_found_by_its_anchor(chain: Chain) -> None:
+    chain.run(*(f"DELETE FROM {table} WHERE {{chain}}" for table in ("semel_audit", "semel_audit_head")))
+    chain.run("DELETE FROM semel_audit_seal WHERE {chain}")
+    assert await chain.find() == []
+    assert await chain.find(with_anchors=True) == [("truncation", 5)]
+
+
+async def test_a_seal_that_was_deleted_is_found(chain: Chain) -> None:
+    chain.run("DELETE FROM semel_audit_seal WHERE {chain}")
+    assert await chain.find() == [("truncation", 1)]
+
+
+async def test_a_seal_that_was_changed_is_found(chain: Chain) -> None:
+    chain.run("UPDATE semel_audit_seal SET at_us = at_us + 1 WHERE {chain}")
+    assert await chain.find() == [("edit", 5)]
+
+
+async def test_a_chain_with_a_damaged_head_takes_no_entry(chain: Chain) -> None:
+    chain.run("UPDATE semel_audit_head SET seq = 4 WHERE {chain}")
+    with pytest.raises(Exception, match="Run `semel audit verify`") as caught:
+        await chain.audit.append(scope=chain.scope, actor="a", action="b", target="c", reason="")
+    assert type(caught.value).__name__ == "RecordUnreadable"
+
+
+async def test_sealing_does_not_cover_up_what_is_missing(chain: Chain) -> None:
+    chain.run("DELETE FROM semel_audit WHERE {chain} AND seq = 7")
+    (anchor,) = await chain.audit.seal(scope=chain.scope)
+    assert anchor.seq == 5, "sealed no further"
+    assert await chain.find() == [("deletion", 7)]

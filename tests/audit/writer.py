@@ -1,0 +1,27 @@
+"""A process that appends many entries at the same time: `python -m tests.audit.writer URL NAME COUNT`."""
+
+import asyncio
+import sys
+
+from semel import AsyncSemel
+from semel.server.audit import Audit
+
+
+async def append_all(url: str, name: str, count: int) -> None:
+    async with AsyncSemel(url) as semel:
+        audit = Audit(semel)
+        await audit.append(scope="warm", actor=name, action="begin", target="", reason="")
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.to_thread(sys.stdin.readline)
+        entries = await asyncio.gather(
+            *(
+                audit.append(scope="shop", actor=name, action="resolve", target=f"{name}/{number}", reason="why")
+                for number in range(count)
+            )
+        )
+        sys.stdout.write(" ".join(str(entry.seq) for entry in entries) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(append_all(sys.argv[1], sys.argv[2], int(sys.argv[3])))

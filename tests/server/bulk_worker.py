@@ -1,0 +1,55 @@
+"""A process that begins a bulk action, or goes on with one, and may kill itself: `URL ID WHERE AT`.
+
+WHERE is `before` an item or `done`, when its action is carried out and nobody has written down that the item is done;
+AT is the item of this process at which it dies, 0 for never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import timedelta
+from typing import Any
+
+from semel import AsyncSemel
+from semel.server import User
+from semel.server.actions import Actions, make_actions
+from semel.server.bulk import BulkActions, BulkRequest
+
+OPERATOR = User("olga", {"operator"})
+
+
+def ask(id_: str) -> BulkRequest:
+    return BulkRequest(action="release", reason="the bank was down", records={"status": "in_doubt"}, id=id_)
+
+
+async def main(url: str, id_: str, where: str, at: int) -> None:
+    passed = 0
+
+    def meet(place: str) -> None:
+        nonlocal passed
+        if place == where and at:
+            passed += 1
+            if passed == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    class Dying(Actions):
+        async def release(self, *args: Any, **named: Any) -> Any:
+            done = await super().release(*args, **named)
+            meet("done")
+            return done
+
+    async with AsyncSemel(url) as semel:
+        made = make_actions(semel)
+        bulk = BulkActions(
+            Dying(semel, made.audit), lease_for=timedelta(seconds=1), before_item=lambda _: meet("before")
+        )
+        await bulk.start(OPERATOR, ask(id_))
+        status = await bulk.run("", id_)
+        print(status.state, status.completed, status.skipped, status.failed, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))

@@ -1,0 +1,211 @@
+"""Every page in a real browser: what it shows, that everybody can use it, and that it stays current."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
+from playwright.sync_api import Browser, expect
+
+from tests.effort import FULL
+from tests.server.console.sample import BIG, HOSTILE
+from tests.server.console.sample_site import ARTIFACTS, PATIENCE, Reader, Site
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+PAGES: Final = {
+    "attention": ("/", "What needs a person"),
+    "overview": ("/overview", "Overview"),
+    "records": ("/records?status=in_doubt", "Records"),
+    "record": ("/find?q=claim-1", "Records"),
+    "process": ("/process?instance=proc-7", "Process proc-7"),
+    "batches": ("/batches", "Batches"),
+    "batch": ("/batch?scope=acme&batch=payroll-2026-11", "payroll-2026-11"),
+    "events": ("/events", "Events"),
+    "letters": ("/events/letters?consumer=billing", "Dead letters of billing"),
+    "parked": ("/events/parked?stream=default", "Parked events of default"),
+    "doctor": ("/doctor", "Doctor"),
+    "audit": ("/audit", "Audit"),
+    "bulks": ("/bulk", "Actions on many"),
+    "message": ("/records/00000000", "Not found"),
+}
+CONTRAST: Final = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+RULES: Final = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+def check_access(reader: Reader, rules: Mapping[str, object] = RULES) -> None:
+    """Find what would shut somebody out of a page."""
+    found = Axe().run(reader.page, options={"resultTypes": ["violations"], **rules})
+    assert found.violations_count == 0, found.generate_report()
+
+
+def look_at(reader: Reader, name: str) -> None:
+    """Check a page in both themes and on a telephone, and leave pictures of it."""
+    page = reader.page
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    for is_dark in (False, True):
+        page.emulate_media(color_scheme="dark" if is_dark else "light")
+        check_access(reader, CONTRAST if is_dark and not FULL else RULES)
+        page.screenshot(path=ARTIFACTS / f"{name}-{'dark' if is_dark else 'light'}.png", full_page=True)
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    if FULL:
+        check_access(reader)
+    page.screenshot(path=ARTIFACTS / f"{name}-telephone.png", full_page=True)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_for_everybody_in_both_themes_and_on_a_telephone(reader: Reader, name: str) -> None:
+    place, title = PAGES[name]
+    page = reader.opens(place)
+    expect(page.locator("h1")).to_have_text(title)
+    look_at(reader, name)
+
+
+def test_a_record_has_its_time_line_its_links_and_what_can_be_done(reader: Reader) -> None:
+    page = reader.opens("/records?operation=ship&scope=acme")
+    page.locator("tbody a").first.click()
+    line = page.locator(".timeline > li strong")
+    expect(line).to_contain_text(
+        [
+            "Key claimed for the first time",
+            "Attempt 1 ended without a known outcome",
+            "Resolved: failed, and may run again",
+            "Attempt 2 completed",
+            "Expires in",
+        ]
+    )
+    expect(page.locator(".timeline")).to_contain_text(re.compile(r"on .+, pid \d+, semel"))
+    expect(page.get_by_role("link", name="Erase what is personal")).to_be_visible()
+    look_at(reader, "record-with-history")
+    reader.opens("/process?instance=proc-7")
+    expect(page.get_by_role("link", name="In the engine")).to_have_attribute(
+        "href", "https://engine.example/process/proc-7"
+    )
+    page.locator("tbody a").first.click()
+    trace = "https://traces.example/trace/4bf92f3577b34da6a3ce929d0e0e4736"
+    expect(page.get_by_role("link", name="Trace")).to_have_attribute("href", trace)
+
+
+def test_a_body_is_text_with_exact_numbers_and_no_script_at_all(reader: Reader) -> None:
+    page = reader.opens("/records?operation=balance")
+    page.locator("tbody a").first.click()
+    with page.expect_response("**/body") as answer:
+        page.get_by_role("link", name="Show the body").click()
+    expect(page.locator("pre")).to_contain_text(str(BIG))
+    expect(page.locator("pre")).to_contain_text("äöü €")
+    assert "script-src" not in answer.value.headers["content-security-policy"]
+    assert page.locator("script").count() == 0
+    look_at(reader, "body")
+    reader.opens("/audit?action=body")
+    expect(page.locator("tbody tr").first).to_contain_text("adam")
+
+
+HOSTILE_PAGES: Final = (
+    "/",
+    "/overview",
+    "/records?operation=hostile",
+    "/batches",
+    "/events",
+    "/events/letters?consumer=billing",
+    f"/events/letters?consumer={HOSTILE}",
+    f"/records?subject={HOSTILE}&operation={HOSTILE}&tag={HOSTILE}&scope={HOSTILE}",
+    f"/find?q={HOSTILE}",
+    f"/process?instance={HOSTILE}",
+    f"/batch?scope=globex&batch={HOSTILE}",
+    f"/audit?actor={HOSTILE}&target={HOSTILE}",
+    f"/act?do={HOSTILE}",
+)
+
+
+def test_what_is_hostile_is_shown_as_text_and_runs_nowhere(reader: Reader) -> None:
+    page = reader.page
+    for place in HOSTILE_PAGES:
+        page.goto(reader.site.url() + place.lstrip("/").replace("#", "%23"))
+        assert page.evaluate("window.hacked") is None, place
+        assert page.locator("main img, main script, main iframe").count() == 0, place
+    page.goto(reader.site.url("/records?operation=hostile&order=oldest"))
+    references = page.locator("tbody a").evaluate_all("links => links.map(link => link.href)")
+    for reference in references:
+        for place in (reference, f"{reference}/body"):
+            page.goto(place)
+            assert page.evaluate("window.hacked") is None
+            assert page.locator("main img, main script").count() == 0
+    expect(page.locator("h1")).to_be_visible()
+
+
+def test_a_text_that_would_turn_the_line_round_is_written_out(reader: Reader) -> None:
+    page = reader.opens("/records?operation=hostile&status=in_doubt")
+    expect(page.locator("tbody td.mono").first).to_have_text("order-\\u202egnp.exe\\u2066")
+
+
+def test_a_page_stays_current_and_pauses_while_nobody_looks(reader: Reader) -> None:
+    page = reader.opens("/records?operation=probe&requester=")
+    expect(page.locator("#pulse")).to_have_text("Live")
+    reader.site.completed("comes later")
+    expect(page.locator("tbody")).to_contain_text("comes later", timeout=PATIENCE)
+    page.evaluate("window.dispatchEvent(new Event('blur'))")
+    expect(page.locator("#pulse")).to_have_text("Paused")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate("new Promise(done => setTimeout(done, 2300))")  # longer than between two looks
+    assert asked == []
+    reader.site.completed("comes last")
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(page.locator("tbody")).to_contain_text("comes last")
+
+
+def test_what_was_chosen_and_the_place_of_the_keyboard_outlast_a_refresh(reader: Reader) -> None:
+    page = reader.opens("/records?operation=charge&status=in_doubt")
+    page.locator('input[name="target"]').first.check()
+    chosen = page.locator('input[name="target"]').first.input_value()
+    link = page.locator("tbody a").first
+    link.focus()
+    href = link.get_attribute("href")
+    reader.site.semel.run("fresh", lambda: 1, operation="charge", scope="acme", fingerprint=None)
+    with page.expect_response(lambda answer: "/records" in answer.url):
+        pass
+    page.wait_for_function("document.activeElement.tagName === 'A'")
+    assert page.evaluate("document.activeElement.getAttribute('href')") == href
+    expect(page.locator(f'input[value="{chosen}"]')).to_be_checked()
+
+
+def test_pages_are_read_and_decisions_made_without_javascript(site: Site, browser: Browser) -> None:
+    record = site.in_doubt("without script")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    for place, _ in PAGES.values():
+        answer = page.goto(site.url(place))
+        assert answer is not None
+        assert page.locator("h1").inner_text()
+    page.goto(site.url(f"/records/{record.reference}"))
+    page.get_by_role("link", name="Cancel it").click()
+    page.get_by_label("Reason").fill("the guest left")
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.get_by_role("status").filter(has_text="done")).to_be_visible()
+    context.close()
+    assert site.read("without script").status == "cancelled"
+
+
+def test_the_keyboard_is_enough(reader: Reader) -> None:
+    record = reader.site.in_doubt("by keyboard")
+    page = reader.opens("/records")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.locator("#find")).to_be_focused()
+    page.keyboard.type(record.reference[:16])
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/records/{record.reference}")
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "It did not happen":
+            break
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    page.keyboard.type("the bank has nothing")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text="done")).to_be_visible()
+    assert reader.site.read("by keyboard").retryable

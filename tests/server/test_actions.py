@@ -1,0 +1,179 @@
+"""Actions: permission, scope, reason and the audit chain on everything that an operator does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from semel import DidNotHappen, Happened
+from semel.server import User
+from semel.server.actions import Actions
+from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly
+from tests.server.desk import ACME, ADMIN, ERASER, OPERATOR, VIEWER, WHY, Desk
+
+pytestmark = pytest.mark.anyio
+FOREIGN = User("fred", {"admin"}, scopes={"globex"})
+
+
+async def test_a_doubt_is_ended_and_the_chain_says_by_whom(desk: Desk) -> None:
+    record = await desk.in_doubt()
+    resolved = await desk.actions.resolve(OPERATOR, record.reference, Happened("ch_9"), reason=WHY)
+    assert resolved.status == "completed"
+    assert resolved.note is not None
+    assert resolved.note.by == "olga"
+    assert await desk.outcomes() == ["begun", "done"]
+    begun, _ = await desk.entries()
+    assert (begun.scope, begun.actor, begun.action) == ("acme", "olga", "resolve")
+    assert (begun.target, begun.reason) == (record.reference, WHY)
+
+
+async def test_the_chain_holds_neither_key_nor_value(desk: Desk) -> None:
+    record = await desk.in_doubt("the-secret-key")
+    await desk.actions.resolve(OPERATOR, record.reference, Happened("the-secret-value"), reason=WHY)
+    assert "the-secret" not in repr(await desk.entries())
+
+
+@pytest.mark.parametrize("reason", ["", "   ", None, "x" * 1001])
+async def test_a_change_without_a_usable_reason_is_refused(desk: Desk, reason: Any) -> None:
+    record = await desk.in_doubt()
+    with pytest.raises(Invalid, match="reason"):
+        await desk.actions.cancel(OPERATOR, record.reference, reason=reason)
+    assert (await desk.read("doubt")).status == "in_doubt"
+    assert await desk.entries() == []
+
+
+async def test_what_still_runs_is_refused_in_words(desk: Desk) -> None:
+    record = await desk.running()
+    with pytest.raises(NotPossible, match="still running: lease until 2030-01-01") as refused:
+        await desk.actions.release(OPERATOR, record.reference, reason=WHY)
+    assert refused.value.because == "still_running"
+    assert await desk.outcomes() == ["begun", "refused: not_possible"]
+
+
+async def test_a_live_lease_is_ended_by_an_admin_who_types_the_reference(desk: Desk) -> None:
+    record = await desk.running()
+    with pytest.raises(Forbidden):
+        await desk.actions.release(OPERATOR, record.reference, reason=WHY, force=True, confirm=record.reference[:8])
+    with pytest.raises(Invalid, match="first 8 digits"):
+        await desk.actions.release(ADMIN, record.reference, reason=WHY, force=True, confirm="yes")
+    released = await desk.actions.release(ADMIN, record.reference, reason=WHY, force=True, confirm=record.reference[:8])
+    assert released.fence > record.fence
+    assert released.note is not None
+    assert released.note.forced
+
+
+async def test_a_decision_about_what_has_changed_since_is_refused(desk: Desk) -> None:
+    record = await desk.in_doubt()
+    with pytest.raises(NotPossible, match="changed since") as refused:
+        await desk.actions.cancel(OPERATOR, record.reference, reason=WHY, fence=record.fence + 1)
+    assert refused.value.because == "changed"
+
+
+async def test_what_is_settled_cannot_be_resolved_again(desk: Desk) -> None:
+    record = await desk.completed()
+    with pytest.raises(NotPossible):
+        await desk.actions.resolve(OPERATOR, record.reference, DidNotHappen(), reason=WHY)
+
+
+async def test_a_failed_record_is_reopened(desk: Desk) -> None:
+    record = await desk.failed()
+    reopened = await desk.actions.reopen(OPERATOR, record.reference, reason=WHY)
+    assert reopened.retryable
+
+
+async def test_a_settled_record_is_erased_by_an_eraser_alone(desk: Desk) -> None:
+    record = await desk.completed()
+    with pytest.raises(Forbidden):
+        await desk.actions.erase(OPERATOR, record.reference, reason=WHY)
+    erased = await desk.actions.erase(ERASER, record.reference, reason=WHY)
+    assert erased.erased
+
+
+async def test_a_body_is_shown_to_those_who_may_and_the_chain_says_so(desk: Desk) -> None:
+    record = await desk.completed(value={"number": 12345678901234567890123})
+    with pytest.raises(Forbidden):
+        await desk.actions.body(VIEWER, record.reference)
+    body = await desk.actions.body(OPERATOR, record.reference)
+    assert body.text is not None
+    assert "12345678901234567890123" in body.text
+    assert await desk.outcomes() == ["shown"]
+
+
+@pytest.mark.parametrize("action", ["show", "history", "body", "cancel", "reopen", "erase"])
+async def test_what_is_in_another_scope_is_refused_as_what_does_not_exist(desk: Desk, action: str) -> None:
+    record = await desk.in_doubt()
+    more = {} if action in ("show", "history", "body") else {"reason": WHY}
+    messages = []
+    for reference in (record.reference, "f" * 64):
+        with pytest.raises(NotFound) as refused:
+            await getattr(desk.actions, action)(FOREIGN, reference, **more)
+        messages.append(refused.value.message.replace(reference[:16], "…"))
+    assert messages[0] == messages[1]
+    assert await desk.entries() == []
+
+
+async def test_a_list_shows_the_scopes_of_a_user_alone(desk: Desk) -> None:
+    for scope in ("acme", "globex", "initech"):
+        await desk.completed(f"in {scope}", scope=scope)
+        desk.clock.advance(1)
+    both = User("bob", {"viewer"}, scopes={"initech", "acme"})
+    assert [one.key.scope for one in (await desk.actions.list(both)).records] == ["acme", "initech"]
+    assert (await desk.actions.list(both, scope="globex")).records == ()
+    assert await desk.actions.count(both) == 2
+    assert await desk.actions.count(VIEWER) == 3
+
+
+async def test_pages_follow_each_other_over_several_scopes(desk: Desk) -> None:
+    for number in range(7):
+        await desk.completed(f"k{number}", scope="acme" if number % 3 else "globex")
+        desk.clock.advance(1)
+    both = User("bob", {"viewer"}, scopes={"globex", "acme"})
+    seen, cursor = [], None
+    while True:
+        page = await desk.actions.list(both, cursor=cursor, limit=2)
+        seen += [one.key.value for one in page.records]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == [f"k{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "AAAA", "é"])
+async def test_a_cursor_that_no_page_gave_is_refused(desk: Desk, cursor: str) -> None:
+    with pytest.raises(Invalid, match="cursor"):
+        await desk.actions.list(VIEWER, cursor=cursor)
+
+
+@pytest.mark.parametrize("reference", ["", "abc", "xyz" * 10, "%" * 8, "' OR 1=1 --"])
+async def test_what_is_no_reference_is_refused(desk: Desk, reference: str) -> None:
+    with pytest.raises(Invalid, match="hex digits"):
+        await desk.actions.show(VIEWER, reference)
+
+
+async def test_without_an_audit_chain_nothing_is_changed(desk: Desk) -> None:
+    record = await desk.in_doubt()
+    actions = Actions(desk.semel, None)
+    assert actions.is_read_only
+    with pytest.raises(ReadOnly):
+        await actions.cancel(ADMIN, record.reference, reason=WHY)
+    assert (await actions.show(ADMIN, record.reference)).status == "in_doubt"
+
+
+async def test_a_sweep_is_not_for_users_of_some_scopes(desk: Desk) -> None:
+    with pytest.raises(Forbidden):
+        await desk.actions.sweep(ACME, reason=WHY)
+    report = await desk.actions.sweep(OPERATOR, reason=WHY)
+    assert report.held == 0
+
+
+async def test_an_error_that_nobody_expects_ends_its_entry(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = await desk.in_doubt()
+
+    async def breaks(*args: Any, **named: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(desk.semel, "resolve", breaks)
+    with pytest.raises(ZeroDivisionError):
+        await desk.actions.cancel(OPERATOR, record.reference, reason=WHY)
+    assert await desk.outcomes() == ["begun", "failed: ZeroDivisionError"]

@@ -1,0 +1,160 @@
+"""The admin API: answers, refusals in words, and the document."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from openapi_spec_validator import validate
+from starlette.routing import Route
+
+from semel.server.api.document import openapi_document
+from semel.server.api.endpoints import ENDPOINTS
+from semel.server.app import make_app
+from semel.server.tokens import Tokens
+from tests.server.desk import WHY, Desk, Site
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.slow
+async def test_the_document_is_valid_openapi(site: Site) -> None:
+    response = await site.client.get("/openapi.json")
+    validate(response.json())
+
+
+def test_the_document_and_the_routes_are_the_same(site: Site) -> None:
+    described = {(method.upper(), path) for path, methods in openapi_document()["paths"].items() for method in methods}
+    routed = {
+        (method, route.path.replace(":path}", "}").replace(":int}", "}"))
+        for route in site.app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD" and route.name != "openapi"
+    }
+    assert described == routed
+
+
+def test_every_endpoint_has_a_name_of_its_own() -> None:
+    names = [endpoint.name for endpoint in ENDPOINTS]
+    assert len(names) == len(set(names))
+
+
+async def test_a_doubt_is_resolved_with_an_exact_number(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    path, raw = f"/records/{record.reference}", '{"reason": "seen", "value": 123456789012345678901234567890}'
+    headers = {"x-user": "olga", "origin": "http://semel.test", "content-type": "application/json"}
+    response = await site.client.post(f"/api/v1{path}/resolve", content=raw, headers=headers)
+    assert (response.status_code, response.json()["status"]) == (200, "completed")
+    body = await site.get(f"{path}/body")
+    assert json.loads(body.json()["text"]) == 123456789012345678901234567890
+
+
+async def test_a_refusal_says_why_as_a_problem(desk: Desk, site: Site) -> None:
+    record = await desk.running()
+    response = await site.post(f"/records/{record.reference}/release", {"reason": WHY})
+    assert response.status_code == 409
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["because"] == "still_running"
+    assert "lease until" in response.json()["detail"]
+
+
+async def test_what_needs_a_person_is_told_with_what_to_do(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    (need,) = (await site.get("/attention")).json()["needs"]
+    assert (need["target"], need["policy"], need["scope"]) == (record.reference, "hold", "acme")
+
+
+async def test_records_are_listed_counted_and_shown(desk: Desk, site: Site) -> None:
+    await desk.completed()
+    record = await desk.in_doubt()
+    listed = (await site.get("/records", params={"status": "in_doubt", "scope": "acme"})).json()
+    assert [one["reference"] for one in listed["records"]] == [record.reference]
+    assert (await site.get("/counts")).json()["number"] == 2
+    shown = (await site.get(f"/records/{record.reference[:8]}")).json()
+    assert shown["status"] == "in_doubt"
+    assert (await site.get(f"/records/{record.reference}/history")).json()["entries"][0]["ending"] == "in_doubt"
+
+
+@pytest.mark.parametrize(
+    "query", [{"nonsense": "1"}, {"limit": "many"}, {"before": "yesterday"}, {"cursor": "x"}, {"status": "lost"}]
+)
+async def test_a_query_that_cannot_be_used_is_refused(site: Site, query: dict[str, str]) -> None:
+    assert (await site.get("/records", params=query)).status_code == 422
+
+
+@pytest.mark.parametrize("body", [{}, {"reason": ""}, {"reason": 1}, {"reason": WHY, "more": 1}, [], "text"])
+async def test_a_body_that_cannot_be_used_is_refused(desk: Desk, site: Site, body: Any) -> None:
+    record = await desk.in_doubt()
+    assert (await site.post(f"/records/{record.reference}/cancel", body)).status_code == 422
+    assert (await desk.read("doubt")).status == "in_doubt"
+
+
+INJECTIONS = ["' OR '1'='1", "x'; DROP TABLE semel_record; --", "%", "_", "\\", "\x00", "{}", "[1]", "\U0001d54f" * 50]
+
+
+@pytest.mark.parametrize("name", ["operation", "scope", "subject", "business_key", "requester", "tag"])
+@pytest.mark.parametrize("text", INJECTIONS)
+async def test_what_is_searched_for_is_never_more_than_a_value(desk: Desk, site: Site, name: str, text: str) -> None:
+    await desk.completed()
+    value = f"tenant={text}" if name == "tag" else text
+    response = await site.get("/records", params={name: value})
+    assert response.status_code in (200, 422)
+    assert response.status_code == 422 or response.json()["records"] == []
+
+
+async def test_the_audit_chain_is_read_and_whole(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    await site.post(f"/records/{record.reference}/cancel", {"reason": WHY})
+    entries = (await site.get("/audit", "adam")).json()["entries"]
+    assert [(one["actor"], one["action"], one["phase"]) for one in entries] == [
+        ("olga", "cancel", "ended"),
+        ("olga", "cancel", "begun"),
+    ]
+    assert (await site.get("/audit/verify", "adam")).json()["is_whole"]
+    assert (await site.get("/audit", "anna")).json()["entries"] == entries  # hers is the scope acme
+
+
+async def test_tokens_are_made_used_and_revoked(desk: Desk) -> None:
+    tokens = Tokens(desk.semel)
+    from datetime import timedelta
+
+    first = await tokens.create("first", roles=["admin"], scopes=None, expires_in=timedelta(days=1), by="test")
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(make_app(desk.semel, tokens=tokens)), base_url="http://t")
+    admin = {"authorization": f"Bearer {first.secret}"}
+    made = await client.post("/api/v1/tokens", json={"name": "robot", "roles": ["viewer"]}, headers=admin)
+    assert made.status_code == 201
+    robot = {"authorization": f"Bearer {made.json()['secret']}"}
+    assert (await client.get("/api/v1/me", headers=robot)).json()["permissions"] == ["list", "show"]
+    assert made.json()["secret"] not in (await client.get("/api/v1/tokens", headers=admin)).text
+    assert (await client.post("/api/v1/tokens/robot/revoke", json={}, headers=admin)).status_code == 200
+    assert (await client.get("/api/v1/me", headers=robot)).status_code == 401
+
+
+async def test_health_says_whether_the_store_answers(site: Site) -> None:
+    response = await site.client.get("/health")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+
+
+async def test_an_error_that_nobody_expects_is_answered_without_its_text(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(*args: Any, **named: Any) -> None:
+        raise ZeroDivisionError("patient-7")
+
+    monkeypatch.setattr(site.app.state.api.actions, "list", breaks)
+    response = await site.get("/records")
+    assert response.status_code == 500
+    assert "patient-7" not in response.text + caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_answers_are_what_the_document_says(site: Site) -> None:
+    schemas = openapi_document()["components"]["schemas"]
+    for endpoint in ENDPOINTS:
+        assert set(schemas[endpoint.gives.__name__]["properties"]) == {
+            field.encode_name for field in msgspec.structs.fields(endpoint.gives)
+        }

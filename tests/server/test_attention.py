@@ -1,0 +1,134 @@
+"""What needs a person, and what does not yet."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from semel import AsyncSemel
+from semel.batch import Batches
+from semel.core.batch.operations import BeginRun
+from semel.core.events.letters import Letter, PutLetter, letter_id
+from semel.core.flow import Flow, ask
+from semel.core.operations import RegisterWorker
+from semel.engine.engine import engine_of, this_worker
+from semel.server.access import User
+from semel.server.attention import AttentionFinder, Needs, needs_of
+from semel.server.engines import perform
+from tests.server.desk import RECONCILED, RERUN, VIEWER, Desk
+
+pytestmark = pytest.mark.anyio
+
+
+async def look(desk: Desk) -> Needs:
+    return await AttentionFinder(desk.semel).look()
+
+
+async def put_letter(desk: Desk, consumer: str, scope: str = "acme", record: bytes = b"r" * 32) -> None:
+    letter = Letter(
+        id=letter_id(consumer, record, b"{}"),
+        consumer=consumer,
+        scope=scope,
+        record=record,
+        reason="exhausted",
+        type="t",
+        subject=None,
+        content=b"{}",
+        readable=True,
+        attempts=5,
+        error=None,
+        keep_us=10**12,
+    )
+
+    def put() -> Flow[object]:
+        return (yield from ask(PutLetter(letter)))
+
+    await perform(desk.semel, put())
+
+
+async def test_nothing_needs_a_person_where_there_is_nothing(desk: Desk) -> None:
+    await desk.completed()
+    found = await look(desk)
+    assert found.needs == ()
+    assert found.not_looked_for == ()
+
+
+async def test_a_held_doubt_needs_a_person_at_once_and_says_who_had_it(desk: Desk) -> None:
+    def register() -> Flow[object]:
+        return (yield from ask(RegisterWorker(this_worker())))
+
+    await perform(desk.semel, register())
+    record = await desk.in_doubt()
+    (need,) = (await look(desk)).needs
+    assert (need.kind, need.operation, need.policy, need.number) == ("in_doubt", "charge", "hold", 1)
+    assert need.target == record.reference
+    assert need.holder is not None
+    assert need.holder.pid == os.getpid()
+    assert "resolve" in need.suggestion
+
+
+async def test_a_doubt_to_be_reconciled_needs_one_once_its_hook_could_not_tell(desk: Desk) -> None:
+    await desk.running(policy=RECONCILED)
+    desk.clock.advance(3600)
+    await desk.semel.sweep()
+    (need,) = (await look(desk)).needs
+    assert need.policy == "reconcile"
+    assert "could not tell" in need.why
+
+
+async def test_a_doubt_whose_hook_was_not_asked_needs_nobody_yet(desk: Desk) -> None:
+    await desk.running(policy=RECONCILED)
+    desk.clock.advance(3600)
+    without_hooks = AsyncSemel(engine_of(desk.semel).store, clock=desk.clock)
+    await without_hooks.sweep()
+    assert (await desk.read("running")).status == "in_doubt"
+    assert (await look(desk)).needs == ()
+
+
+async def test_a_doubt_that_may_run_again_needs_one_after_a_quarter_of_an_hour(desk: Desk) -> None:
+    await desk.in_doubt(policy=RERUN)
+    assert (await look(desk)).needs == ()
+    desk.clock.advance(899)
+    assert (await look(desk)).needs == ()
+    desk.clock.advance(1)
+    (need,) = (await look(desk)).needs
+    assert (need.policy, need.number) == ("rerun", 1)
+
+
+async def test_doubts_are_grouped_by_operation_and_policy_with_the_oldest(desk: Desk) -> None:
+    first = await desk.in_doubt("first")
+    for number in range(3):
+        await desk.in_doubt(f"later {number}")
+    (need,) = (await look(desk)).needs
+    assert (need.number, need.target, need.is_exact) == (4, first.reference, True)
+
+
+async def test_dead_letters_are_counted_by_consumer(desk: Desk) -> None:
+    await put_letter(desk, "billing")
+    await put_letter(desk, "billing", record=b"s" * 32)
+    await put_letter(desk, "shipping")
+    needs = {need.operation: need.number for need in (await look(desk)).needs}
+    assert needs == {"billing": 2, "shipping": 1}
+
+
+async def test_a_paused_batch_needs_a_person(desk: Desk) -> None:
+    batch = await Batches(desk.semel, "acme").start("payroll", [{"id": "a"}], operation="pay", item_id="id")
+
+    def begin() -> Flow[object]:
+        return (yield from ask(BeginRun(batch._batch.number, 10)))
+
+    await perform(desk.semel, begin())
+    await batch.pause("the bank is closed")
+    (need,) = (await look(desk)).needs
+    assert (need.kind, need.operation, need.target, need.scope) == ("paused_batch", "pay", "payroll", "acme")
+    assert need.why == "the bank is closed"
+
+
+async def test_a_user_is_shown_what_is_in_their_scopes_alone(desk: Desk) -> None:
+    await desk.in_doubt("one", scope="acme")
+    await desk.in_doubt("two", scope="globex")
+    await put_letter(desk, "billing", scope="globex")
+    acme = User("anna", {"viewer"}, scopes={"acme"})
+    assert (await needs_of(desk.actions, acme)).number == 1
+    assert (await needs_of(desk.actions, VIEWER)).number == 3

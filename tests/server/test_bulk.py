@@ -1,0 +1,240 @@
+"""Bulk actions: counted first, each item once, refusals in words, resumed after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel import AsyncSemel, Policy
+from semel.server import User
+from semel.server.actions import make_actions
+from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
+from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible
+from semel.testing import Crash
+from tests.effort import FULL
+from tests.processes import run_bounded
+from tests.server.desk import ADMIN, ERASER, OPERATOR, VIEWER, WHY, Desk, Site
+
+pytestmark = pytest.mark.anyio
+
+
+def release(**more: Any) -> BulkRequest:
+    return BulkRequest(**{"action": "release", "reason": WHY, "records": {"status": "in_doubt"}, "id": "b", **more})
+
+
+async def test_a_preview_counts_and_changes_nothing(desk: Desk) -> None:
+    await desk.completed()
+    for number in range(3):
+        await desk.in_doubt(f"k{number}")
+    preview = await BulkActions(desk.actions).preview(OPERATOR, release(records={}))
+    assert (preview.matching, preview.eligible) == (4, 3)
+    assert preview.by_status == {"completed": 1, "in_doubt": 3}
+    assert await desk.entries() == []
+
+
+async def test_all_that_match_are_released_and_each_is_in_the_chain(desk: Desk) -> None:
+    for number in range(5):
+        await desk.in_doubt(f"k{number}")
+    bulk = BulkActions(desk.actions)
+    started = await bulk.start(OPERATOR, release())
+    assert (started.status.total, started.done) == (5, 0)
+    await bulk.run("", "b")
+    progress = await bulk.progress(OPERATOR, "", "b")
+    assert (progress.status.state, progress.done, progress.refused) == ("completed", 5, 0)
+    assert await desk.actions.count(OPERATOR, status="in_doubt") == 0
+    entries = await desk.entries()
+    assert [entry.action for entry in entries if entry.phase == "begun"] == ["release"] * 5
+    assert all("bulk action b" in (entry.reason or "") for entry in entries if entry.phase == "begun")
+
+
+async def test_what_is_refused_says_why_and_the_rest_goes_on(desk: Desk) -> None:
+    for number in range(3):
+        await desk.in_doubt(f"k{number}")
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    taken = await desk.read("k1")
+    await desk.actions.cancel(OPERATOR, taken.reference, reason="somebody was faster")
+    await bulk.run("", "b")
+    (refusal,) = await bulk.refusals(OPERATOR, "", "b")
+    assert refusal.id == taken.reference
+    assert refusal.error is not None
+    assert "changed" in refusal.error.message
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 2
+    assert (await desk.read("k1")).status == "cancelled"
+
+
+async def test_records_that_ran_again_meanwhile_are_left_alone(desk: Desk) -> None:
+    await desk.in_doubt("k", policy=Policy(in_doubt="rerun"))
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    await desk.in_doubt("k", policy=Policy(in_doubt="rerun"))  # another attempt, and in doubt again
+    await bulk.run("", "b")
+    assert (await bulk.progress(OPERATOR, "", "b")).refused == 1
+    assert (await desk.read("k")).status == "in_doubt"
+
+
+async def test_the_same_id_is_the_same_bulk_action(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    await bulk.run("", "b")
+    again = await bulk.start(OPERATOR, release())
+    assert again.done == 1
+    with pytest.raises(NotPossible, match="another bulk action"):
+        await bulk.start(OPERATOR, release(action="cancel"))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"reason": ""},
+        {"rate": 0},
+        {"rate": -1},
+        {"error": "x"},
+        {"action": "fail"},
+        {"action": "resolve"},
+        {"action": "redrive"},
+        {"records": None},
+        {"id": "../x"},
+        {"records": {"nonsense": 1}},
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_meant_is_refused(desk: Desk, asked: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        await BulkActions(desk.actions).start(ADMIN, release(**asked))
+
+
+async def test_a_bulk_action_needs_the_permission_of_its_action(desk: Desk) -> None:
+    bulk = BulkActions(desk.actions)
+    for user, action in ((VIEWER, "release"), (OPERATOR, "erase"), (ERASER, "release")):
+        with pytest.raises(Forbidden):
+            await bulk.start(user, release(action=action))
+
+
+async def test_a_bulk_action_stays_in_the_scope_of_its_user(desk: Desk) -> None:
+    await desk.in_doubt("one", scope="acme")
+    await desk.in_doubt("two", scope="globex")
+    bulk, anna = BulkActions(desk.actions), User("anna", {"operator"}, scopes={"acme"})
+    started = await bulk.start(anna, release())
+    assert (started.scope, started.status.total) == ("acme", 1)
+    await bulk.run("acme", "b")
+    assert (await desk.read("two", "globex")).status == "in_doubt"
+    fred = User("fred", {"admin"}, scopes={"globex"})
+    with pytest.raises(NotFound):
+        await bulk.progress(fred, "acme", "b")
+    assert await bulk.list(fred) == ()
+    assert [one.id for one in await bulk.list(ADMIN)] == ["b"]
+
+
+async def test_a_bulk_action_over_all_scopes_is_seen_by_those_alone_who_reach_them(desk: Desk) -> None:
+    await desk.in_doubt("one", scope="acme")
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    shared = User("sam", {"admin"}, scopes={"", "acme"})
+    assert await bulk.list(shared) == ()
+    with pytest.raises(NotFound):
+        await bulk.progress(shared, "", "b")
+
+
+async def test_erased_records_are_erased_once(desk: Desk) -> None:
+    for number in range(3):
+        await desk.completed(f"k{number}")
+    bulk, eraser = BulkActions(desk.actions), User("emil", {"eraser"}, scopes={"acme"})
+    await bulk.start(eraser, release(action="erase", records={"status": "completed"}))
+    await bulk.run("acme", "b")
+    progress = await bulk.progress(eraser, "acme", "b")
+    assert (progress.done, progress.refused) == (3, 0)
+    assert await desk.semel.read("k0", operation="charge", scope="acme") is not None
+    assert (await desk.read("k0")).erased
+
+
+async def test_the_runner_goes_on_with_what_was_left(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    runner = BulkRunner(bulk)
+    assert await runner.resume() == 1
+    await runner.join()
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 1
+    assert await runner.resume() == 0
+
+
+async def test_a_paused_one_goes_on_when_it_is_resumed(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    runner = BulkRunner(bulk)
+    runner.begin("", "b")
+    await runner.join()
+    with pytest.raises(Invalid, match="completed"):
+        await bulk.change(OPERATOR, "", "b", "pause", reason=WHY)
+
+
+async def test_the_api_begins_a_bulk_action_and_tells_how_far_it_is(desk: Desk, site: Site) -> None:
+    await desk.in_doubt()
+    body = {"reason": WHY, "records": {"status": "in_doubt"}, "id": "b", "rate": 1000}
+    dry = await site.post("/bulk/release", {**body, "dry_run": True})
+    assert (dry.status_code, dry.json()["matching"]) == (200, 1)
+    begun = await site.post("/bulk/release", body)
+    assert (begun.status_code, begun.json()["total"]) == (202, 1)
+    await site.app.state.api.runner.join()
+    shown = (await site.get("/bulk/b")).json()
+    assert (shown["state"], shown["done"]) == ("completed", 1)
+    assert (await site.get("/bulk/b/refusals")).json()["refusals"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "done"])
+def test_a_bulk_action_that_is_killed_goes_on_and_does_each_once(tmp_path: Path, where: str) -> None:
+    url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 30
+    fences = asyncio.run(prepare(url, items))
+    command = [sys.executable, "-m", "tests.server.bulk_worker", url, "b", where]
+    kills = 0
+    for at in (items // 3, 1):
+        killed = run_bounded([*command, str(at)], 60)
+        kills += killed.returncode == -signal.SIGKILL
+    assert kills == 2
+    ended = run_bounded([*command, "0"], 100)
+    assert ended.stdout.split() == ["completed", str(items), "0", "0"], ended.stderr
+    asyncio.run(check(url, fences))
+
+
+async def prepare(url: str, items: int) -> dict[str, int]:
+    """So many records in doubt; gives their fences."""
+
+    async def dies() -> None:
+        raise Crash
+
+    policy = Policy(in_doubt="hold", lease_for=timedelta(milliseconds=100))
+    async with AsyncSemel(url) as semel:
+        for number in range(items):
+            with pytest.raises(Crash):
+                await semel.run(f"k{number}", dies, operation="charge", scope="acme", fingerprint=None, policy=policy)
+        while await semel.count(status="in_doubt") < items:
+            await semel.sweep()
+        return {record.reference: record.fence async for record in semel.records(status="in_doubt")}
+
+
+async def check(url: str, fences: dict[str, int]) -> None:
+    """Each record was released once: its fence rose once, and one entry of its history says so."""
+    async with AsyncSemel(url) as semel:
+        actions = make_actions(semel)
+        assert await semel.count(status="failed") == len(fences)
+        async for record in semel.records(operation="charge"):
+            decided = [entry for entry in await semel.history(record.key) if entry.kind == "resolved"]
+            assert (record.fence, len(decided)) == (fences[record.reference] + 1, 1)
+        (report,) = await actions.verify_audit(ADMIN)
+        assert report.is_whole
+        begun = [entry for entry in await everything(actions) if entry.phase == "begun"]
+        assert {entry.target for entry in begun} == set(fences)
+
+
+async def everything(actions: Any) -> list[Any]:
+    return [entry async for entry in actions.audit.entries()]

@@ -1,0 +1,101 @@
+"""Every endpoint with every role, and from another scope: who may what, as the table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from semel.server import Permission, Role, User
+from semel.server.access import PERMISSIONS
+from semel.server.api.endpoints import ENDPOINTS, Endpoint
+from tests.server.desk import WHY, Desk, Site
+
+pytestmark = pytest.mark.anyio
+NOWHERE = "f" * 64
+PLACES = {
+    "reference": NOWHERE,
+    "consumer": "billing",
+    "letter": NOWHERE,
+    "stream": "default",
+    "position": "1",
+    "batch": "payroll",
+    "bulk": "bulk-1",
+    "name": "robot",
+}
+BODIES: dict[str, dict[str, Any]] = {
+    "resolve_record": {"reason": WHY, "value": 1},
+    "fail_record": {"reason": WHY, "error": "declined"},
+    "retry_batch": {"reason": WHY, "which": "failed"},
+    "change_bulk": {"reason": WHY, "what": "pause"},
+    "add_token": {"name": "robot", "roles": ["viewer"]},
+    "revoke_token": {},
+    "bulk_fail": {"reason": WHY, "error": "declined", "records": {}, "dry_run": True},
+    "bulk_redrive": {"reason": WHY, "letters": {"consumer": "billing"}, "dry_run": True},
+    "bulk_discard": {"reason": WHY, "letters": {"consumer": "billing"}, "dry_run": True},
+    **{
+        f"bulk_{name}": {"reason": WHY, "records": {}, "dry_run": True}
+        for name in ("cancel", "release", "reopen", "erase")
+    },
+}
+
+
+def path_of(endpoint: Endpoint) -> str:
+    path = endpoint.path.replace(":path}", "}").replace(":int}", "}")
+    return path.format(**PLACES)
+
+
+async def ask(site: Site, endpoint: Endpoint, user: str) -> int:
+    if endpoint.method == "GET":
+        response = await site.get(path_of(endpoint), user)
+    else:
+        response = await site.post(path_of(endpoint), BODIES.get(endpoint.name, {"reason": WHY}), user)
+    return response.status_code
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+@pytest.mark.parametrize("role", Role)
+async def test_a_role_may_exactly_what_its_permissions_say(
+    site: Site, people: dict[str, User], endpoint: Endpoint, role: Role
+) -> None:
+    people["somebody"] = User("somebody", {role})
+    status = await ask(site, endpoint, "somebody")
+    may = endpoint.permission is None or endpoint.permission in PERMISSIONS[role]
+    assert (status == 403) is not may, status
+    assert status in ((200, 201, 202, 404, 409) if may else (403,)), status
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_nobody_is_answered_who_is_not_known(site: Site, endpoint: Endpoint) -> None:
+    assert await ask(site, endpoint, "stranger") == 401
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_what_is_not_bound_to_a_scope_is_not_for_users_of_some(site: Site, endpoint: Endpoint) -> None:
+    assert (await ask(site, endpoint, "anna") == 403) is endpoint.is_everywhere
+
+
+RECORD_ENDPOINTS = [endpoint for endpoint in ENDPOINTS if "{reference}" in endpoint.path]
+
+
+@pytest.mark.parametrize("endpoint", RECORD_ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_a_record_of_another_scope_looks_like_none(
+    desk: Desk, site: Site, people: dict[str, User], endpoint: Endpoint
+) -> None:
+    record = await desk.in_doubt(scope="acme")
+    people["fred"] = User("fred", {"admin"}, scopes={"globex"})
+    answers = []
+    for reference in (record.reference, NOWHERE):
+        path = endpoint.path.format(reference=reference)
+        if endpoint.method == "GET":
+            response = await site.get(path, "fred")
+        else:
+            response = await site.post(path, BODIES.get(endpoint.name, {"reason": WHY}), "fred")
+        answers.append((response.status_code, response.text.replace(reference[:16], "…"), dict(response.headers)))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404
+
+
+def test_every_permission_is_asked_for_by_an_endpoint() -> None:
+    asked = {endpoint.permission for endpoint in ENDPOINTS}
+    assert set(Permission) - asked == {Permission.FORCE}  # a part of the endpoints that end a doubt
