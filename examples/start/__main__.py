@@ -21,8 +21,9 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from examples.launching.children import DidNotStart
-from examples.launching.launcher import greet, keep_all, listen, run_until_stopped, supervise
+from examples.launching.launcher import address_of, greet, keep_all, listen, run_until_stopped, supervise
 from examples.launching.postgresql import ServerMissing
+from examples.start.console import start_console
 from examples.start.everything import NAMES, Everything
 from examples.start.folders import own_folder
 from examples.start.pages import Pages
@@ -65,20 +66,22 @@ async def _run(options: Options) -> None:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(own_folder())
         page = stack.enter_context(listen(options.port))
-        sockets = [stack.enter_context(listen(page.getsockname()[1] + 1)) for _ in NAMES]
+        sockets = [stack.enter_context(listen(page.getsockname()[1] + 1)) for _ in (*NAMES, "console")]
         await _serve(options, folder, page, sockets)
 
 
 async def _serve(options: Options, folder: Path, page: socket.socket, sockets: list[socket.socket]) -> None:
+    *services, console = sockets
     async with supervise() as supervision:
         stores: Stores = SqliteStores(folder)
         if options.on == "postgresql":
             stores = await start_postgresql(supervision, NAMES)
-        started = await Everything(supervision, stores, folder, sockets).start()
+        started = await Everything(supervision, stores, folder, services).start()
+        looking = await start_console(supervision, console, {name: stores.url(name) for name in NAMES})
         runs = Runs([one.service for one in started])
         supervision.stack.push_async_callback(runs.close)
-        app = Pages(runs, stores.name, {}).make_app()
-        children = [*stores.children, *(child for one in started for child in one.children)]
+        app = Pages(runs, stores.name, {name: f"{address_of(console)}/{name}/" for name in NAMES}).make_app()
+        children = [*stores.children, looking, *(child for one in started for child in one.children)]
         async with _serving(app, page):
             greet("Start at", page.getsockname()[1], options.port, TRY)
             await keep_all(children)
