@@ -80,7 +80,7 @@ async def _serve(options: Options, folder: Path, page: socket.socket, sockets: l
         looking = await start_console(supervision, console, {name: stores.url(name) for name in NAMES})
         runs = Runs([one.service for one in started])
         supervision.stack.push_async_callback(runs.close)
-        app = Pages(runs, stores.name, {name: f"{address_of(console)}/{name}/" for name in NAMES}).make_app()
+        app = Pages(runs, stores.name, {name: f"{address_of(console)}/{name}/records" for name in NAMES}).make_app()
         children = [*stores.children, looking, *(child for one in started for child in one.children)]
         async with _serving(app, page):
             greet("Start at", page.getsockname()[1], options.port, TRY)
