@@ -59,7 +59,7 @@ class HospitalTroubles:
         await self._insurer.change(lose_reply=1)
         instance = await self._begin()
         runs = await self._wait_for_ends(tell, [instance], "The insurer has the claim and hung up: nobody knows.")
-        line = f"The insurer’s reply was lost, and the task was in doubt: {_describe(runs)}."
+        line = f"The insurer’s reply was lost, and the task was in doubt. {_describe(runs)}."
         return await self._judge(line, instance, len(runs))
 
     async def kill_worker(self, tell: Tell) -> Outcome:
@@ -70,7 +70,7 @@ class HospitalTroubles:
             worker.kill()
         dead = "The worker is dead. The next one goes on when its lease has ended."
         runs = await self._wait_for_ends(tell, [instance], dead)
-        line = f"The worker was killed while the insurer was asked, and the next one went on: {_describe(runs)}."
+        line = f"The worker was killed while the insurer was asked, and the next one went on. {_describe(runs)}."
         return await self._judge(line, instance, len(runs))
 
     async def stop_store(self, tell: Tell) -> Outcome:
@@ -81,7 +81,7 @@ class HospitalTroubles:
             tell(f"{self._stores.stopped}: the insurer answers, and nothing can be written down.")
             await asyncio.sleep(STOPPED_FOR)
         runs = await self._wait_for_ends(tell, [instance], "The store is back.")
-        line = f"{self._stores.stopped} for {STOPPED_FOR:.0f} s while the insurer was asked: {_describe(runs)}."
+        line = f"{self._stores.stopped} for {STOPPED_FOR:.0f} s while the insurer was asked. {_describe(runs)}."
         return await self._judge(line, instance, len(runs))
 
     async def _begin(self, path: str = "/instances") -> str:
@@ -133,8 +133,8 @@ async def _entries(address: str, kind: str, claim: str) -> list[dict[str, Any]]:
 
 
 def _describe(runs: Sequence[TaskRun]) -> str:
-    """What became of the tasks, such as "3 tasks ran, 1 in doubt"."""
+    """What became of the tasks, such as "Its tasks: 3 ran, 1 in doubt"."""
     became = Counter(run.became for run in runs)
     words = {"in-doubt": "in doubt", "waiting": "waited"}
     parts = [f"{number} {words.get(name, name)}" for name, number in became.most_common()]
-    return f"of {count('task', len(runs))} {', '.join(parts)}"
+    return f"Its tasks: {', '.join(parts)}"
