@@ -27,6 +27,7 @@ from semel.engine.admin import SweepReport
 from semel.engine.call_flow import Result
 from semel.http.problem import PROFILES
 from semel.http.route import Settings as RouteSettings
+from semel.server.api.endpoints import ENDPOINTS
 from semel.settings import TABLES, TOP, read_settings
 from semel.stores.cache import Cache
 from semel.stores.dynamodb.settings import Settings as DynamoSettings
@@ -342,3 +343,12 @@ def test_the_install_page_has_every_extra_and_what_it_brings() -> None:
     assert everything == f"semel[{','.join(sorted(extras.keys() - {'testing'}))}]"
     brought = {name: [re.split(r"[\[>=]", package)[0] for package in packages] for name, packages in extras.items()}
     assert found == {f"semel[{name}]": ", ".join(packages) for name, packages in brought.items()}
+
+
+def test_the_page_of_the_admin_api_holds_every_endpoint_with_its_permission() -> None:
+    told = {(row[0], row[1]): row[2].partition(" ")[0] for row in table(page("docs/reference/admin-api.md"), "method")}
+    listed = {
+        (endpoint.method, re.sub(r":(path|int)}", "}", endpoint.path)): str(endpoint.permission or "signed")
+        for endpoint in ENDPOINTS
+    }
+    assert told == listed

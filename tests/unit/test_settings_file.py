@@ -87,7 +87,7 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
         (f"{STORE}[limits]\nkeep_for = 3", r"It belongs to the table \[policy\]"),
         (f"{STORE}keep_for = 3", r"It belongs to the table \[policy\]"),
         (f"{STORE}[pool]\ncache = 'redis://'", "cache stands before all tables"),
-        (f"{STORE}[relay]\npublisher = 'x'", r"\[relay\] of .* has no setting 'publisher'"),
+        (f"{STORE}[relay]\npublish = 'x'", r"\[relay\] of .* has no setting 'publish'.*'publisher'"),
         (f"{STORE}[policy]\nkeep_for = 'P1M'", r"policy\.keep_for in .* must be a duration .* not 'P1M'"),
         (f"{STORE}[policy]\nkeep_for = true", "must be a duration"),
         (f"{STORE}[policy]\nin_doubt = 'maybe'", "must be one of rerun, reconcile, hold"),

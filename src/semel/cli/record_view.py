@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -16,9 +16,10 @@ from rich.text import Text
 
 from semel.cli.printing import as_text
 from semel.cli.timefmt import local
-from semel.core.record import Failure, HistoryEntry, Holder, Note, Record, Status
+from semel.core.record import Failure, HistoryEntry, Note, Record, Status
 from semel.engine.sync_engine import SyncSemelBase
 from semel.errors import RecordNotFound
+from semel.server.api.record_views import EntryView, RecordView, iso_or_none
 from semel.texts import relative, span
 
 SHORT = 12
@@ -42,37 +43,8 @@ _MARKS = {
 
 def as_object(record: Record) -> dict[str, Any]:
     """A record for machines: instants in UTC, ISO 8601; a shared scope is null, and so is what was erased."""
-    note = record.note
-    about = record.about
-    return {
-        "reference": record.reference,
-        "operation": record.key.operation,
-        "scope": record.key.scope or None,
-        "key": record.key.value or None,
-        "status": record.status.value,
-        "retryable": record.retryable,
-        "attempts": record.attempts,
-        "fence": record.fence,
-        "in_doubt_policy": record.in_doubt_policy,
-        "created_at": iso(record.created_at),
-        "started_at": iso(record.started_at),
-        "updated_at": iso(record.updated_at),
-        "lease_until": iso(record.lease_until),
-        "completed_at": iso(record.completed_at),
-        "expires_at": iso(record.expires_at) if record.settled else None,
-        "replays": record.replays,
-        "replayed_at": iso(record.replayed_at),
-        "outcome_bytes": None if record.outcome is None else len(record.outcome),
-        "error": None if record.error is None else {"type": record.error.type, "message": record.error.message},
-        "resolution": None if note is None else msgspec.to_builtins(note),
-        "about": {
-            "subject": about.subject,
-            "business_key": about.business_key,
-            "process_instance": about.process_instance,
-            "requester": about.requester,
-            "tags": dict(about.tags),
-        },
-    }
+    told: dict[str, Any] = msgspec.to_builtins(RecordView.of(record))
+    return told
 
 
 def as_line(fields: dict[str, Any]) -> str:
@@ -82,7 +54,7 @@ def as_line(fields: dict[str, Any]) -> str:
 
 def iso(at: datetime | None) -> str | None:
     """An instant for machines: in UTC, ISO 8601."""
-    return None if at is None else at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return iso_or_none(at)
 
 
 def status_text(record: Record, between: str = " ") -> Text:
@@ -251,22 +223,7 @@ def history_of(semel: SyncSemelBase, key: Any) -> tuple[HistoryEntry, ...]:
 
 def as_objects(entries: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
     """Entries for machines: instants in UTC, ISO 8601."""
-    return [
-        {
-            "kind": entry.kind,
-            "number": entry.number,
-            "started": iso(entry.started),
-            "ended": iso(entry.ended),
-            "ending": entry.ending,
-            "error": None if entry.error is None else msgspec.to_builtins(entry.error),
-            "holder": None if entry.holder is None else _holder_object(entry.holder),
-        }
-        for entry in entries
-    ]
-
-
-def _holder_object(holder: Holder) -> dict[str, Any]:
-    return {"host": holder.host, "pid": holder.pid, "version": holder.version, "started": iso(holder.started)}
+    return [msgspec.to_builtins(EntryView.of(entry)) for entry in entries]
 
 
 def history_table(entries: Sequence[HistoryEntry]) -> Table:

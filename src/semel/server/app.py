@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.metadata
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -36,10 +37,23 @@ from semel.telemetry.attention import Attention
 
 WriteMetrics = Callable[[], Awaitable[tuple[bytes, str]]]
 """Gives the metrics as text, and the media type of it."""
-_SIGN_IN: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sign in to semel</title></head>
-<body><main><h1>Sign in</h1><p role="status">{message}</p><form method="post"><label>Token
-<input type="password" name="token" autocomplete="off" required autofocus></label>
-<button type="submit">Sign in</button></form></main></body></html>"""
+_SIGN_IN: Final = """<!doctype html><html lang="en-GB"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>Sign in · semel</title><link rel="icon" href="{root}/static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{root}/static/console.css"></head>
+<body><main class="page sign-in"><div class="card"><div class="head"><h1>Sign in to semel</h1></div>
+<form class="inside" method="post"><p class="soft" role="status">{message}</p><div class="field">
+<label for="token">Token</label><input id="token" type="password" name="token" autocomplete="off" required autofocus>
+</div><div class="buttons"><button class="primary" type="submit">Sign in</button></div></form></div></main></body>
+</html>"""
+_SIGN_IN_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "same-origin",  # with none at all a browser does not say which site a form is of
+}
+_NO_TOKEN: Final = "Every action is written down under the name of the token."  # noqa: S105 - a sentence
 
 
 def make_app(
@@ -167,9 +181,12 @@ def _metrics(api: Api, write: WriteMetrics | None, *, is_open: bool) -> Callable
 def _session_routes(sign_in: ByToken) -> list[Route]:
     """A page for browsers, which have no other way to show a token."""
 
+    def page(request: Request, message: str, code: int = 200) -> Response:
+        text = _SIGN_IN.format(message=message, root=html.escape(request.scope.get("root_path", "")))
+        return HTMLResponse(text, code, headers=_SIGN_IN_HEADERS)
+
     async def show(request: Request) -> Response:
-        del request
-        return HTMLResponse(_SIGN_IN.format(message=""))
+        return page(request, _NO_TOKEN)
 
     async def open_session(request: Request) -> Response:
         try:
@@ -180,7 +197,7 @@ def _session_routes(sign_in: ByToken) -> list[Route]:
         except SemelError as error:
             return refused_response(error)
         if user is None:
-            return HTMLResponse(_SIGN_IN.format(message="This token is unknown, expired or revoked."), 401)
+            return page(request, "This token is unknown, expired or revoked.", 401)
         response = RedirectResponse(request.scope.get("root_path", "") + "/", 303)
         sign_in.open_session(request, response, secret)
         return response

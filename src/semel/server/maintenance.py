@@ -1,4 +1,4 @@
-"""What the server does by itself: sweeps, bulk actions that were left, seals of the audit chain, and the relay by choice.
+"""What the server does by itself: sweeps, bulk actions that were left, seals of the audit chain, the relay by choice.
 
 - Nothing here ends the server: what fails is logged by its kind, and tried again when it is due.
 - Any number of servers may do it at the same time: sweeps, batches and relays share their work by semel's own claims.
@@ -106,4 +106,4 @@ class Maintenance:
         except SemelError as error:
             _LOG.warning("%s did not end well and is tried again: %s", what, error.code)
         except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
-            _LOG.error("%s ended with %s and is tried again", what, type(error).__qualname__)  # noqa: TRY400 - its text may be personal
+            _LOG.error("%s ended with %s and is tried again", what, type(error).__qualname__)

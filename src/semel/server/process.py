@@ -1,21 +1,16 @@
-"""`semel serve` as one process: what the settings say, the application with everything in it, and the first token.
-
-- It listens on this machine alone, and knows its users by tokens. Each of the two is given up only by a setting of its
-  own, and `semel doctor` shows both as something to fix.
-"""
+"""`semel serve` as one process: the application with everything in it, and the first token."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Mount
 
 from semel.api import AsyncSemel, Semel
@@ -23,93 +18,20 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
 from semel.events import Consumer, Relay
-from semel.server.access import Role
+from semel.server.access import Role, User
+from semel.server.api.protection import TooManyMisses
 from semel.server.api.routes import Api
+from semel.server.api.signin import ByToken
 from semel.server.app import find_attention, make_app
 from semel.server.attention import AttentionFinder
 from semel.server.engines import as_async
 from semel.server.maintenance import Due, Maintenance
+from semel.server.settings import ServerSettings
 from semel.server.tokens import Tokens
-from semel.stores.admin import Finding
 from semel.telemetry import AttentionCollector
 
-PORT: Final = 8787
 FIRST_TOKEN: Final = "admin"  # noqa: S105 - its name
 FIRST_LASTS: Final = timedelta(days=90)
-_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """The table `[server]`.
-
-    Attributes:
-        host: the address that the server listens on.
-        port: its port.
-        public: whether it may listen on another address than this machine's own.
-        authentication: whether users have to sign in.
-        names: the names that the server answers to; None: those of this machine alone, or any where it is public.
-        open_metrics: whether metrics are shown without signing in.
-        console: whether there are pages for browsers.
-        consumers: consumers whose dead letters can be redriven, as `module:object`.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = PORT
-    public: bool = False
-    authentication: bool = True
-    names: tuple[str, ...] | None = None
-    open_metrics: bool = False
-    console: bool = True
-    consumers: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(table: Mapping[str, Any]) -> ServerSettings:
-        """As a settings file has it.
-
-        Raises:
-            UsageError: it would listen where others reach it, and no setting says that it may.
-        """
-        made = ServerSettings(**table)
-        if not made.is_loopback and not made.public:
-            raise UsageError(
-                f"server.host is {made.host!r}, which others reach; nothing was started. Write public = true into "
-                f"[server] if that is wanted, and put TLS in front of it."
-            )
-        return made
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether nobody but this machine reaches it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def answered_names(self) -> tuple[str, ...] | None:
-        """The names that the server answers to; None: any."""
-        if self.names is not None:
-            return self.names
-        return (*_LOOPBACK_NAMES, self.host) if self.is_loopback else None
-
-
-def examine_server(table: Mapping[str, Any]) -> list[Finding]:
-    """What is to be fixed about the table `[server]`; nothing where it is as it is by default."""
-    made = ServerSettings(**table)
-    findings = []
-    if not made.is_loopback:
-        advice = "Listen on 127.0.0.1 behind a proxy with TLS, or keep others from the port."
-        findings.append(Finding("server address", f"{made.host}: others reach it without TLS", "fix", advice))
-    if not made.authentication:
-        advice = "Remove authentication = false from [server], and make tokens: semel token add."
-        findings.append(Finding("server users", "everybody who reaches it is an admin", "fix", advice))
-    if made.open_metrics:
-        advice = "Give Prometheus a token of a viewer, and remove open_metrics from [server]."
-        findings.append(Finding("server metrics", "shown to everybody who reaches it", "note", advice))
-    return findings
 
 
 def make_server_app(
@@ -142,9 +64,13 @@ def make_server_app(
     tokens = _tokens_of(known) if settings.authentication else None
 
     def background(api: Api) -> AbstractAsyncContextManager[None]:
-        return _running(api, tokens, Maintenance(
-            semel, api.runner, api.actions.audit, due=due, limit=limit, relay=relay
-        ), known, show_first_token)
+        return _running(
+            api,
+            tokens,
+            Maintenance(semel, api.runner, api.actions.audit, due=due, limit=limit, relay=relay),
+            known,
+            show_first_token,
+        )
 
     return make_app(
         semel,
@@ -163,8 +89,8 @@ def _tokens_of(semel: AsyncSemel) -> Tokens:
     store = engine_of(semel).store
     if Capability.AUDIT not in store.capabilities:
         raise UsageError(
-            f"{store.name} keeps no tokens, so nobody could sign in; nothing was started. Use a SQL database, mount the "
-            f"console into an application that knows its users, or write authentication = false into [server]."
+            f"{store.name} keeps no tokens, so nobody could sign in; nothing was started. Use a SQL database, mount "
+            f"the console into an application that knows its users, or write authentication = false into [server]."
         )
     return Tokens(semel)
 
@@ -202,9 +128,7 @@ async def make_first_token(tokens: Tokens) -> str | None:
     return made.secret
 
 
-def _metrics_writer(
-    semel: AsyncSemel, registry: CollectorRegistry
-) -> Callable[[], Awaitable[tuple[bytes, str]]]:
+def _metrics_writer(semel: AsyncSemel, registry: CollectorRegistry) -> Callable[[], Awaitable[tuple[bytes, str]]]:
     finder = AttentionFinder(semel)
     collector = AttentionCollector(lambda: find_attention(finder, lambda: datetime.now(UTC)))
     registry.register(collector)
@@ -217,9 +141,14 @@ def _metrics_writer(
 
 
 def _console_pages(api: Api) -> Sequence[BaseRoute]:
-    from semel.server.api.signin import ByToken
-    from semel.server.console.app import make_console
+    from semel.server.console.app import make_console  # it loads the templates
+
+    async def find_user(request: Request) -> User | None:
+        try:
+            return await api.sign_in.find(request)
+        except TooManyMisses:
+            return None
 
     sign_in = "/sign-in" if isinstance(api.sign_in, ByToken) else ""
-    console = make_console(api.actions, api.bulk, api.runner, user=api.sign_in.find, sign_in=sign_in)
+    console = make_console(api.actions, api.bulk, api.runner, user=find_user, sign_in=sign_in)
     return [Mount("/", app=console, name="console")]

@@ -1,6 +1,5 @@
 """A sample shop, made once, and its console for the tests of a module."""
 
-import asyncio
 import logging
 import shutil
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from semel import Semel
 from tests.server.console.sample import fill, park_events
-from tests.server.console.sample_site import PATIENCE, Reader, Site, make_app, make_consumer, served
+from tests.server.console.sample_site import PATIENCE, Reader, Site, make_app, make_consumer, run_apart, served
 
 expect.set_options(timeout=PATIENCE)
 
@@ -23,7 +22,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logging.getLogger("semel").setLevel(logging.CRITICAL)
     try:
         fill(path)
-        asyncio.run(park_events(path))
+        run_apart(park_events(path))
     finally:
         logging.getLogger("semel").setLevel(logging.NOTSET)
     return path

@@ -83,8 +83,8 @@ def _run_special(semel: Semel) -> None:
         about = {"business_key": f"claim-{number}", "subject": "patient-7"}
         _run(semel, f"pay-{number}", Unreachable("read timed out"), scope="acme", policy=HOLD, about=about)
     _run(semel, "ship-1", Unreachable("connection reset"), operation="ship", scope="globex", policy=HOLD)
-    _run(semel, HOSTILE, {HOSTILE: HOSTILE}, operation="hostile", scope="acme", about={"subject": HOSTILE})
-    _run(semel, BIDI, Unreachable(HOSTILE), operation="hostile", scope="acme", policy=HOLD)
+    _run(semel, HOSTILE, {HOSTILE: HOSTILE}, operation="import", scope="acme", about={"subject": HOSTILE})
+    _run(semel, BIDI, Unreachable(HOSTILE), operation="import", scope="acme", policy=HOLD)
     _run(
         semel, "big", {"balance": BIG, "share": 0.1, "note": "äöü €"}, operation="balance", scope="acme", about=process
     )

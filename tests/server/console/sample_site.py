@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import uvicorn
 from playwright.sync_api import Page
@@ -21,6 +22,7 @@ from semel import AsyncSemel, Policy, Record, Semel, errors
 from semel.events import Consumer, Event
 from semel.server import User, console_app
 
+T = TypeVar("T")
 ROOT: Final = Path(__file__).parents[3]
 ARTIFACTS: Final = ROOT / "artifacts" / "console"
 PATIENCE: Final = 60_000  # milliseconds, for a loaded machine; what is waited for comes at once or never
@@ -70,6 +72,12 @@ def make_consumer(semel: Semel) -> Consumer[Semel]:
         del event
 
     return consumer
+
+
+def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread of its own: while a browser is there an event loop runs in this one."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, work).result()
 
 
 @contextmanager

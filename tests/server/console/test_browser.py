@@ -54,6 +54,8 @@ def look_at(reader: Reader, name: str) -> None:
     if FULL:
         check_access(reader)
     page.screenshot(path=ARTIFACTS / f"{name}-telephone.png", full_page=True)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -72,7 +74,7 @@ def test_a_record_has_its_time_line_its_links_and_what_can_be_done(reader: Reade
         [
             "Key claimed for the first time",
             "Attempt 1 ended without a known outcome",
-            "Resolved: failed, and may run again",
+            "Resolved: it did not happen, and may run again",
             "Attempt 2 completed",
             "Expires in",
         ]
@@ -106,7 +108,7 @@ def test_a_body_is_text_with_exact_numbers_and_no_script_at_all(reader: Reader) 
 HOSTILE_PAGES: Final = (
     "/",
     "/overview",
-    "/records?operation=hostile",
+    "/records?operation=import",
     "/batches",
     "/events",
     "/events/letters?consumer=billing",
@@ -126,7 +128,7 @@ def test_what_is_hostile_is_shown_as_text_and_runs_nowhere(reader: Reader) -> No
         page.goto(reader.site.url() + place.lstrip("/").replace("#", "%23"))
         assert page.evaluate("window.hacked") is None, place
         assert page.locator("main img, main script, main iframe").count() == 0, place
-    page.goto(reader.site.url("/records?operation=hostile&order=oldest"))
+    page.goto(reader.site.url("/records?operation=import&order=oldest"))
     references = page.locator("tbody a").evaluate_all("links => links.map(link => link.href)")
     for reference in references:
         for place in (reference, f"{reference}/body"):
@@ -137,7 +139,7 @@ def test_what_is_hostile_is_shown_as_text_and_runs_nowhere(reader: Reader) -> No
 
 
 def test_a_text_that_would_turn_the_line_round_is_written_out(reader: Reader) -> None:
-    page = reader.opens("/records?operation=hostile&status=in_doubt")
+    page = reader.opens("/records?operation=import&status=in_doubt")
     expect(page.locator("tbody td.mono").first).to_have_text("order-\\u202egnp.exe\\u2066")
 
 

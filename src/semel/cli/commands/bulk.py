@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +17,6 @@ from semel.cli.filters import takes_filter
 from semel.cli.printing import as_text, console
 from semel.cli.store_option import CACHE_VARIABLE, Url, chosen_settings, store_at
 from semel.engine.engine import RecordFilter
-from semel.extras import requires
 
 Action = Annotated[
     str, typer.Option("--action", help="What to do: cancel, fail, release, reopen or erase.", show_default=False)
@@ -47,8 +48,8 @@ def bulk(
     goes on. The exit code is 1 if something was refused or failed.
     """
     check_reason(reason)
-    with requires("semel bulk", "starlette"):
-        from semel.server.bulk import BulkRequest
+    from semel.server.bulk import BulkRequest  # it imports all about batches and events
+
     asked: Any = BulkRequest(action=action, reason=reason, records=wanted, error=error, rate=rate, id=id_)  # type: ignore[arg-type]  # checked by the bulk action
     refused = asyncio.run(_run(url, asked, by or login(), dry_run=dry_run, yes=yes))
     if refused:
@@ -57,8 +58,6 @@ def bulk(
 
 async def _run(url: str | None, asked: Any, who: str, *, dry_run: bool, yes: bool) -> int:
     """Count, ask, begin and carry out; answers how many were refused or failed."""
-    import os
-
     from semel.server.access import Role, User
     from semel.server.actions import make_actions
     from semel.server.bulk import BulkActions
@@ -70,9 +69,11 @@ async def _run(url: str | None, asked: Any, who: str, *, dry_run: bool, yes: boo
         bulk_actions, user = BulkActions(make_actions(semel)), User(who, {Role.ADMIN})
         preview = await bulk_actions.preview(user, asked)
         out.print(
-            Text.assemble((f"{preview.matching} match", "bold"), f", {preview.eligible} are in a state for {asked.action}")
+            Text.assemble(
+                (f"{preview.matching} match", "bold"), f", {preview.eligible} are in a state for {asked.action}"
+            )
         )
-        if dry_run or not preview.matching and asked.id is None:
+        if dry_run or (not preview.matching and asked.id is None):
             return 0
         if not yes:
             _agree(asked.action, preview.eligible)
@@ -90,8 +91,6 @@ async def _run(url: str | None, asked: Any, who: str, *, dry_run: bool, yes: boo
 
 
 def _agree(action: str, number: int) -> None:
-    import sys
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise usage_error("There is no terminal to ask on; nothing was changed. Look with --dry-run, then add --yes.")
     if not typer.confirm(f"Do {action} with {number} records?", default=False):

@@ -18,6 +18,7 @@ from semel.cli.printing import as_text, console
 from semel.cli.store_option import BrokerUrl, Durable, Group, Queue, Stream, Url, chosen_settings, store_at
 from semel.cli.timefmt import duration
 from semel.core.store import Capability
+from semel.server.settings import examine_server
 from semel.settings import Settings, show_settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, Need, Promise, admin_of, promises
 from semel.texts import span
@@ -92,6 +93,7 @@ def doctor(
     store = store_at(url)
     findings = [
         *_switched_off(settings),
+        *examine_server({} if settings is None else settings.server),
         *admin_of(store, Capability.EXAMINE).examine(horizon),
     ]
     findings += _about_events(

@@ -21,6 +21,7 @@ from semel.core.observer import Logging
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.extras import requires
+from semel.server.settings import ServerSettings, examine_server
 from semel.settings import Settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
 
@@ -57,7 +58,7 @@ def serve(
     with requires("semel serve", "starlette"), requires("semel serve", "uvicorn"):
         import uvicorn
 
-        from semel.server.process import ServerSettings, examine_server, make_server_app
+        from semel.server.process import make_server_app
     check_alone(None if url is None or url.endswith(".toml") else url, app)
     settings = chosen_settings(url)
     table = dict({} if settings is None else settings.server)
@@ -69,7 +70,7 @@ def serve(
     made = replace(made, consumers=(*made.consumers, *(consumer or ())))
     semel, registry = _engine(url, app)
     cleanup = {} if settings is None else settings.cleanup
-    relaying = _relay(settings, semel)
+    relaying = make_relay(settings, semel)
     application = make_server_app(
         semel,
         made,
@@ -121,8 +122,8 @@ def _consumers(paths: tuple[str, ...]) -> list[Any]:
     return [load_consumer(path) for path in paths]
 
 
-def _relay(settings: Settings | None, semel: Semel | AsyncSemel) -> Relay | None:
-    """The relay that `[relay]` asks for."""
+def make_relay(settings: Settings | None, semel: Semel | AsyncSemel) -> Relay | None:
+    """The relay that `[relay]` asks for; None: it asks for none."""
     table = {} if settings is None else settings.relay
     if "publisher" not in table:
         return None
@@ -163,4 +164,3 @@ def _check(url: str | None, app: str | None, findings: list[Finding]) -> None:
     console().print(grid)
     if any(one.verdict == "fix" for one in findings):
         raise typer.Exit(OTHER)
-

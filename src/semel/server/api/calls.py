@@ -20,6 +20,7 @@ from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.api import bodies, views
+from semel.server.api.record_views import EntryView, RecordView
 from semel.server.attention import needs_of
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
 from semel.server.refusals import Invalid
@@ -66,7 +67,7 @@ async def call_list(call: Call) -> views.RecordList:
     """Records, page by page."""
     query: bodies.ListRecords = call.query
     page = await call.actions.list(call.user, cursor=query.cursor, limit=query.limit, **query.to_filter())
-    return views.RecordList([views.RecordView.of(record) for record in page.records], page.cursor)
+    return views.RecordList([RecordView.of(record) for record in page.records], page.cursor)
 
 
 async def call_counts(call: Call) -> views.CountList:
@@ -76,15 +77,15 @@ async def call_counts(call: Call) -> views.CountList:
     return views.CountList(listed, sum(one.number for one in counts))
 
 
-async def call_show(call: Call) -> views.RecordView:
+async def call_show(call: Call) -> RecordView:
     """One record."""
-    return views.RecordView.of(await call.actions.show(call.user, call.path["reference"]))
+    return RecordView.of(await call.actions.show(call.user, call.path["reference"]))
 
 
 async def call_history(call: Call) -> views.HistoryView:
     """What happened to it."""
     entries = await call.actions.history(call.user, call.path["reference"])
-    return views.HistoryView([views.EntryView.of(entry) for entry in entries])
+    return views.HistoryView([EntryView.of(entry) for entry in entries])
 
 
 async def call_body(call: Call) -> views.BodyView:
@@ -97,12 +98,12 @@ def _ending(call: Call) -> dict[str, Any]:
     return {"reason": body.reason, "fence": body.fence, "force": body.force, "confirm": body.confirm}
 
 
-async def call_resolve(call: Call) -> views.RecordView:
+async def call_resolve(call: Call) -> RecordView:
     """Say that it happened, with this value."""
     body: bodies.Resolve = call.body
     happened = Happened(_value_of(body.value))
     more = {**_ending(call), "correct": body.correct}
-    return views.RecordView.of(await call.actions.resolve(call.user, call.path["reference"], happened, **more))
+    return RecordView.of(await call.actions.resolve(call.user, call.path["reference"], happened, **more))
 
 
 def _value_of(raw: msgspec.Raw) -> Any:
@@ -117,34 +118,34 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON value")
 
 
-async def call_cancel(call: Call) -> views.RecordView:
+async def call_cancel(call: Call) -> RecordView:
     """Have it never run again."""
-    return views.RecordView.of(await call.actions.cancel(call.user, call.path["reference"], **_ending(call)))
+    return RecordView.of(await call.actions.cancel(call.user, call.path["reference"], **_ending(call)))
 
 
-async def call_release(call: Call) -> views.RecordView:
+async def call_release(call: Call) -> RecordView:
     """Say that it did not happen: the next claim runs it."""
-    return views.RecordView.of(await call.actions.release(call.user, call.path["reference"], **_ending(call)))
+    return RecordView.of(await call.actions.release(call.user, call.path["reference"], **_ending(call)))
 
 
-async def call_fail(call: Call) -> views.RecordView:
+async def call_fail(call: Call) -> RecordView:
     """Say that it failed, and is not tried again."""
     more = {**_ending(call), "error": call.body.error}
-    return views.RecordView.of(await call.actions.fail(call.user, call.path["reference"], **more))
+    return RecordView.of(await call.actions.fail(call.user, call.path["reference"], **more))
 
 
-async def call_reopen(call: Call) -> views.RecordView:
+async def call_reopen(call: Call) -> RecordView:
     """Let it run again that failed for good or was cancelled."""
     body: bodies.Decision = call.body
     found = await call.actions.reopen(call.user, call.path["reference"], reason=body.reason, fence=body.fence)
-    return views.RecordView.of(found)
+    return RecordView.of(found)
 
 
-async def call_erase(call: Call) -> views.RecordView:
+async def call_erase(call: Call) -> RecordView:
     """Take out what may be personal; it never runs again."""
     body: bodies.Decision = call.body
     found = await call.actions.erase(call.user, call.path["reference"], reason=body.reason, fence=body.fence)
-    return views.RecordView.of(found)
+    return RecordView.of(found)
 
 
 async def call_letters(call: Call) -> views.LetterList:

@@ -14,6 +14,7 @@ import msgspec
 
 from semel.server.access import Permission
 from semel.server.api import bodies, calls, views
+from semel.server.api.record_views import RecordView
 from semel.server.bulk import PERMISSIONS
 
 
@@ -90,7 +91,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         act=calls.call_counts,
         query=bodies.Filter,
     ),
-    _get(_RECORD, "show_record", P.SHOW, "One record.", gives=views.RecordView, act=calls.call_show),
+    _get(_RECORD, "show_record", P.SHOW, "One record.", gives=RecordView, act=calls.call_show),
     _get(
         f"{_RECORD}/history",
         "record_history",
@@ -112,7 +113,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "resolve_record",
         P.RESOLVE,
         "Say that it happened, with this value.",
-        gives=views.RecordView,
+        gives=RecordView,
         act=calls.call_resolve,
         body=bodies.Resolve,
     ),
@@ -121,7 +122,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "cancel_record",
         P.CANCEL,
         "Have it never run again.",
-        gives=views.RecordView,
+        gives=RecordView,
         act=calls.call_cancel,
         body=bodies.Ending,
     ),
@@ -130,7 +131,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "fail_record",
         P.FAIL,
         "Say that it failed, and is not tried again.",
-        gives=views.RecordView,
+        gives=RecordView,
         act=calls.call_fail,
         body=bodies.Fail,
     ),
@@ -139,7 +140,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "release_record",
         P.RELEASE,
         "Say that it did not happen: the next claim runs it.",
-        gives=views.RecordView,
+        gives=RecordView,
         act=calls.call_release,
         body=bodies.Ending,
     ),
@@ -148,7 +149,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "reopen_record",
         P.REOPEN,
         "Let it run again that failed for good or was cancelled.",
-        gives=views.RecordView,
+        gives=RecordView,
         act=calls.call_reopen,
         body=bodies.Decision,
     ),
@@ -157,7 +158,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "erase_record",
         P.ERASE,
         "Take out what may be personal; it never runs again.",
-        gives=views.RecordView,
+        gives=RecordView,
         act=calls.call_erase,
         body=bodies.Decision,
     ),

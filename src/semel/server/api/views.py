@@ -1,14 +1,12 @@
 """What the API gives, as values: one class for each shape, which is also what the OpenAPI document says.
 
-Instants are in UTC, ISO 8601. A shared scope is null, and so is what was erased. No fingerprint, nonce or outcome is
-part of any of them.
+Those of records are in `record_views`, which the command line shares.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,25 +15,16 @@ from semel.batch import BatchStatus
 from semel.batch.items import ItemResult
 from semel.core.events.letters import StoredLetter
 from semel.core.events.outbox import ParkedEvent, StreamLag
-from semel.core.record import Failure, HistoryEntry, Holder, Note, Record, instant
+from semel.core.record import Failure, instant
 from semel.events.dead_letters import unpack
 from semel.server.access import User
 from semel.server.actions.events import letter_id
 from semel.server.actions.records import Body
+from semel.server.api.record_views import EntryView, HolderView, RecordView, iso, iso_or_none
 from semel.server.attention import Need, Needs
 from semel.server.audit import AuditEntry, AuditReport
 from semel.server.bulk import BulkProgress
 from semel.server.tokens import Token
-
-
-def iso(at: datetime) -> str:
-    """An instant for machines: in UTC, ISO 8601."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def iso_or_none(at: datetime | None) -> str | None:
-    """The same of what there may be none of."""
-    return None if at is None else iso(at)
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -46,86 +35,6 @@ class Problem(msgspec.Struct, frozen=True):
     status: int
     detail: str
     because: str
-
-
-class HolderView(msgspec.Struct, frozen=True):
-    """A process that held a record."""
-
-    host: str
-    pid: int
-    version: str
-    started: str
-
-    @staticmethod
-    def of(holder: Holder) -> HolderView:
-        """As it is shown."""
-        return HolderView(holder.host, holder.pid, holder.version, iso(holder.started))
-
-
-class AboutView(msgspec.Struct, frozen=True):
-    """What a record is searched by."""
-
-    subject: str | None
-    business_key: str | None
-    process_instance: str | None
-    requester: str | None
-    tags: Mapping[str, str]
-
-
-class RecordView(msgspec.Struct, frozen=True, kw_only=True):
-    """A record, without its outcome."""
-
-    reference: str
-    operation: str
-    scope: str | None
-    key: str | None
-    status: str
-    retryable: bool
-    attempts: int
-    fence: int
-    in_doubt_policy: str
-    created_at: str
-    started_at: str
-    updated_at: str
-    lease_until: str
-    completed_at: str | None
-    expires_at: str | None
-    replays: int
-    replayed_at: str | None
-    outcome_bytes: int | None
-    error: Failure | None
-    resolution: Note | None
-    about: AboutView
-
-    @staticmethod
-    def of(record: Record) -> RecordView:
-        """As it is shown."""
-        about = record.about
-        return RecordView(
-            reference=record.reference,
-            operation=record.key.operation,
-            scope=record.key.scope or None,
-            key=record.key.value or None,
-            status=record.status.value,
-            retryable=record.retryable,
-            attempts=record.attempts,
-            fence=record.fence,
-            in_doubt_policy=record.in_doubt_policy,
-            created_at=iso(record.created_at),
-            started_at=iso(record.started_at),
-            updated_at=iso(record.updated_at),
-            lease_until=iso(record.lease_until),
-            completed_at=iso_or_none(record.completed_at),
-            expires_at=iso(record.expires_at) if record.settled else None,
-            replays=record.replays,
-            replayed_at=iso_or_none(record.replayed_at),
-            outcome_bytes=None if record.outcome is None else len(record.outcome),
-            error=record.error,
-            resolution=record.note,
-            about=AboutView(
-                about.subject, about.business_key, about.process_instance, about.requester, dict(about.tags)
-            ),
-        )
 
 
 class RecordList(msgspec.Struct, frozen=True):
@@ -148,31 +57,6 @@ class CountList(msgspec.Struct, frozen=True):
 
     counts: list[CountView]
     number: int
-
-
-class EntryView(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to a record."""
-
-    kind: str
-    number: int
-    started: str
-    ended: str | None
-    ending: str | None
-    error: Failure | None
-    holder: HolderView | None
-
-    @staticmethod
-    def of(entry: HistoryEntry) -> EntryView:
-        """As it is shown."""
-        return EntryView(
-            kind=entry.kind,
-            number=entry.number,
-            started=iso(entry.started),
-            ended=iso_or_none(entry.ended),
-            ending=entry.ending,
-            error=entry.error,
-            holder=None if entry.holder is None else HolderView.of(entry.holder),
-        )
 
 
 class HistoryView(msgspec.Struct, frozen=True):

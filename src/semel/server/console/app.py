@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,17 +16,20 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from semel.api import AsyncSemel, Semel
+from semel.engine.engine import engine_of
 from semel.errors import SemelError
 from semel.events import Consumer
 from semel.server.access import User
 from semel.server.actions import Actions, make_actions
 from semel.server.bulk import BulkActions, BulkRunner
+from semel.server.console.examination import Examination
 from semel.server.console.links import Links
 from semel.server.console.pages import acting, batches, bulk, events, records, state
 from semel.server.console.rendering import HERE, make_templates
 from semel.server.console.security import SecurityHeaders
 from semel.server.console.view import Handler, Site, UserRule, View, frame_of
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly, Unavailable, refusal_of
+from semel.stores.admin import Finding
 
 _STATUSES: Final[dict[type[SemelError], int]] = {
     NotFound: 404,
@@ -103,9 +106,21 @@ def make_console(
     user: UserRule,
     links: Mapping[str, str] | None = None,
     sign_in: str = "",
+    findings: Sequence[Finding] = (),
 ) -> ASGIApp:
-    """The console on actions that are there already; `sign_in` is the page where somebody unknown is sent."""
-    site = Site(actions, user, Links(links or {}), make_templates(), many, runner, sign_in)
+    """The console on actions that are there already.
+
+    Args:
+        actions: what operators can do.
+        many: the same to all that match.
+        runner: what carries that out.
+        user: as for `console_app`.
+        links: as for `console_app`.
+        sign_in: the page where somebody unknown is sent.
+        findings: what the doctor's page shows beside what it finds about the store.
+    """
+    examination = Examination(engine_of(actions.semel).store, findings)
+    site = Site(actions, user, Links(links or {}), make_templates(), many, runner, examination, sign_in)
     return SecurityHeaders(Starlette(routes=_routes(site), exception_handlers={HTTPException: _refuse_http(site)}))
 
 
@@ -132,7 +147,7 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
             return await handler(View(site, request, user))
         except SemelError as error:
             refused = refusal_of(error)
-            status = _STATUSES.get(type(refused))
+            status = next((code for kind, code in _STATUSES.items() if isinstance(refused, kind)), None)
             if status is None:
                 raise
             return _message(site, request, user, status, refused.message)

@@ -7,10 +7,12 @@ number of records nor what is in them.
 from __future__ import annotations
 
 import textwrap
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from semel.core.record import Record, Status
@@ -27,6 +29,7 @@ _BUCKETS: Final = 30
 _WIDTH: Final = 620
 _LEFT: Final = 44
 _EDGES_MS: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000)
+_EDGES: Final = [timedelta(milliseconds=edge) for edge in _EDGES_MS]
 _LANES: Final = 8
 
 
@@ -89,55 +92,52 @@ class OperationFigures:
     median: str
 
 
-@dataclass(frozen=True, slots=True)
 class Sample:
-    """Records that the overview is drawn from."""
+    """Records that the overview is drawn from; each figure is made once."""
 
-    records: Sequence[Record]
-    is_all: bool
-    now: datetime
+    def __init__(self, records: Sequence[Record], now: datetime, *, is_all: bool) -> None:
+        self.records = records
+        self.now = now
+        self.is_all = is_all
+        self.number = len(records)
 
-    @property
-    def number(self) -> int:
-        """How many there are."""
-        return len(self.records)
-
-    @property
+    @cached_property
     def first(self) -> datetime:
         """When the oldest was claimed."""
         return min(record.created_at for record in self.records)
 
-    @property
-    def minutes(self) -> float:
-        """How long they span, up to now."""
-        return max((self.now - self.first).total_seconds(), 1.0) / 60
-
-    @property
+    @cached_property
     def rate(self) -> str:
-        """Records in a minute."""
-        return f"{self.number / self.minutes:,.3g}"
+        """Records in a minute, up to now."""
+        minutes = max((self.now - self.first).total_seconds(), 1.0) / 60
+        return f"{self.number / minutes:,.3g}"
 
-    @property
+    @cached_property
     def replays(self) -> int:
         """Duplicates that were answered from them."""
         return sum(record.replays for record in self.records)
 
-    @property
+    @cached_property
     def duplicate_share(self) -> str:
         """Which part of all calls were duplicates."""
         return share(self.replays, self.replays + self.number)
 
-    @property
+    @cached_property
+    def durations(self) -> list[timedelta]:
+        """How long those took that have settled, shortest first."""
+        return durations_of(self.records)
+
+    @cached_property
     def median(self) -> str:
         """What half of them took at most."""
-        return _show(_quantile(durations_of(self.records), 0.5))
+        return _show(_quantile(self.durations, 0.5))
 
-    @property
+    @cached_property
     def p99(self) -> str:
         """What 99 of 100 took at most."""
-        return _show(_quantile(durations_of(self.records), 0.99))
+        return _show(_quantile(self.durations, 0.99))
 
-    @property
+    @cached_property
     def operations(self) -> list[OperationFigures]:
         """The same by operation, the most frequent first."""
         groups: dict[str, list[Record]] = {}
@@ -221,8 +221,8 @@ def _draw_scale(chart: Chart, most: int, top: float, floor: float) -> None:
 def draw_durations(sample: Sample) -> Chart:
     """How many took how long, on a scale on which each step is three times the one before."""
     counts = [0] * (len(_EDGES_MS) + 1)
-    for length in durations_of(sample.records):
-        counts[next((place for place, edge in enumerate(_EDGES_MS) if length <= timedelta(milliseconds=edge)), -1)] += 1
+    for length in sample.durations:
+        counts[bisect_left(_EDGES, length)] += 1
     names = [*(f"≤ {_edge(edge)}" for edge in _EDGES_MS), f"> {_edge(_EDGES_MS[-1])}"]
     most = max(*counts, 1)
     chart = Chart(

@@ -18,6 +18,13 @@ _ENDINGS: Final = {
     "in_doubt": "ended without a known outcome",
     "cancelled": "cancelled",
 }
+_DECISIONS: Final = frozenset({"resolved", "reopened", "erased"})
+_RESOLVED: Final = {
+    "completed": ("Resolved: it happened", "good"),
+    "retryable": ("Resolved: it did not happen, and may run again", "info"),
+    "failed": ("Resolved: it failed", "bad"),
+    "cancelled": ("Resolved: cancelled", "calm"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,12 @@ def timeline_of(record: Record, history: Sequence[HistoryEntry], now: datetime) 
     """All that is known to have happened to a record, and what will happen next."""
     moments = [Moment("Key claimed for the first time", record.created_at)]
     last = len(history) - 1
+    decided = max((place for place, entry in enumerate(history) if entry.kind in _DECISIONS), default=-1)
     for place, entry in enumerate(history):
-        moments.append(_moment_of(entry, record, is_last=place == last))
+        if entry.kind in _DECISIONS:
+            moments.append(_decision(entry, _note(record) if place == decided else ""))
+        else:
+            moments.append(_attempt(entry, record, is_last=place == last))
     if record.replays:
         times = "once" if record.replays == 1 else f"{record.replays:,} times"
         moments.append(
@@ -50,37 +61,29 @@ def timeline_of(record: Record, history: Sequence[HistoryEntry], now: datetime) 
     return moments
 
 
-def _moment_of(entry: HistoryEntry, record: Record, *, is_last: bool) -> Moment:
+def _decision(entry: HistoryEntry, note: str) -> Moment:
+    """What somebody decided; the record keeps the reason of the last decision alone."""
     match entry.kind:
-        case "attempt":
-            return _attempt(entry, record, is_last=is_last)
-        case "taken_over":
-            return Moment(
-                f"Attempt {entry.number} was taken over",
-                entry.started,
-                "warn",
-                _took(entry),
-                entry.holder,
-                is_held=True,
-                text="Its lease ended without an outcome, and the next attempt went on.",
-            )
         case "resolved":
-            ending = _ENDINGS.get(entry.ending or "", "decided")
-            return Moment(
-                f"Resolved: {ending}",
-                entry.started,
-                _TONES.get(entry.ending or "", "calm"),
-                holder=entry.holder,
-                error=entry.error,
-                text=_note(record) if is_last else "",
-            )
+            title, tone = _RESOLVED.get(entry.ending or "", ("Resolved", "calm"))
+            return Moment(title, entry.started, tone, holder=entry.holder, error=entry.error, text=note)
         case "reopened":
-            return Moment("Reopened: it may run again", entry.started, "info", text=_note(record) if is_last else "")
-        case "erased":
-            return Moment("Erased", entry.started, "calm", text=_note(record))
+            return Moment("Reopened: it may run again", entry.started, "info", holder=entry.holder, text=note)
+        case _:
+            return Moment("Erased", entry.started, "calm", text=note)
 
 
 def _attempt(entry: HistoryEntry, record: Record, *, is_last: bool) -> Moment:
+    if entry.kind == "taken_over":
+        return Moment(
+            f"Attempt {entry.number} was taken over",
+            entry.started,
+            "warn",
+            _took(entry),
+            entry.holder,
+            is_held=True,
+            text="Its lease ended without an outcome, and the next attempt went on.",
+        )
     is_running = entry.ended is None
     ending = "runs" if is_running else _ENDINGS.get(entry.ending or "", "ended")
     return Moment(

@@ -17,6 +17,7 @@ from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.bulk import BulkActions, BulkRunner
+from semel.server.console.examination import Examination
 from semel.server.console.links import Links
 from semel.server.console.security import COOKIE, new_secret, set_secret, token_of
 
@@ -43,6 +44,7 @@ class Site:
     templates: Environment
     bulk: BulkActions
     runner: BulkRunner
+    examination: Examination
     sign_in: str = ""
 
     @property

@@ -58,16 +58,15 @@ async def show_events(view: View) -> Response:
         here="/events",
         streams=streams,
         letters=[need for need in needs.needs if need.kind == "dead_letter"],
-        consumers=_consumers(view, needs.needs),
+        consumers=_consumers_without_letters(view, needs.needs),
         has_letters=view.actions.has(Capability.LETTERS),
         has_outbox=view.actions.has(Capability.OUTBOX),
         not_looked_for=needs.not_looked_for,
     )
 
 
-def _consumers(view: View, needs: tuple[Need, ...]) -> list[str]:
-    found = {need.operation for need in needs if need.kind == "dead_letter"}
-    return sorted(found | set(view.actions.consumers))
+def _consumers_without_letters(view: View, needs: tuple[Need, ...]) -> list[str]:
+    return sorted(set(view.actions.consumers) - {need.operation for need in needs if need.kind == "dead_letter"})
 
 
 @dataclass(frozen=True, slots=True)

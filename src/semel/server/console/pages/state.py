@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from starlette.responses import Response
 
 from semel.core.record import Record, Status
-from semel.core.store import Capability
 from semel.server.access import Permission
 from semel.server.attention import Need, needs_of
 from semel.server.console.charts import Sample, draw_all
 from semel.server.console.view import View, query_text
 from semel.server.refusals import NotPossible
-from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of, promises
 
 SAMPLE: Final = 1000
 _SAMPLE_PAGE: Final = 200
@@ -84,7 +81,7 @@ async def _take_sample(view: View) -> Sample:
         cursor = page.cursor
         if cursor is None:
             break
-    return Sample(records, cursor is None, view.now)
+    return Sample(records, view.now, is_all=cursor is None)
 
 
 async def _count_open(view: View, status: Status) -> str:
@@ -96,26 +93,9 @@ async def _count_open(view: View, status: Status) -> str:
 async def show_doctor(view: View) -> Response:
     """What `semel doctor` finds, and which promises hold."""
     view.actions.demand_everywhere(view.user, Permission.LIST)
-    store = view.site.store
-    if Capability.EXAMINE not in store.capabilities:
-        raise NotPossible(f"{store.name} cannot be looked at by the doctor: it is for tests.")
-    findings = await asyncio.to_thread(_examine, view)
-    held = promises(
-        findings,
-        best_effort=Capability.DURABLE not in store.capabilities,
-        outbox=Capability.OUTBOX in store.capabilities,
-    )
-    return view.page(
-        "doctor.html",
-        here="/doctor",
-        findings=findings,
-        promises=held,
-        to_fix=sum(finding.verdict == "fix" for finding in findings),
-    )
-
-
-def _examine(view: View) -> list[Finding]:
-    return admin_of(view.site.store, Capability.EXAMINE).examine(DEFAULT_HORIZON)
+    if not view.site.examination.is_possible:
+        raise NotPossible(f"{view.site.store.name} cannot be looked at by the doctor: it is for tests.")
+    return view.page("doctor.html", here="/doctor", examined=await view.actions.told(view.site.examination.look()))
 
 
 async def show_audit(view: View) -> Response:

@@ -1,0 +1,74 @@
+"""The console of `semel serve`, in a real browser: who signs in with a token, decides, and signs out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from semel import AsyncSemel
+from semel.server.process import make_first_token, make_server_app
+from semel.server.settings import ServerSettings
+from semel.server.tokens import Tokens
+from tests.server.console.sample_site import ARTIFACTS, PATIENCE, run_apart, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def secret(filled: Path, tmp_path: Path) -> str:
+    """The first token of a server on a database of its own."""
+    shutil.copy(filled, tmp_path / "shop.db")
+
+    async def make() -> str | None:
+        async with AsyncSemel(tmp_path / "shop.db") as semel:
+            return await make_first_token(Tokens(semel))
+
+    made = run_apart(make())
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def page(browser: Browser, secret: str, tmp_path: Path) -> Iterator[Page]:
+    """A browser at the first page of the server."""
+    del secret
+
+    def later(now: datetime) -> datetime:
+        return now + timedelta(hours=1)
+
+    app = make_server_app(AsyncSemel(tmp_path / "shop.db"), ServerSettings(), due=later)
+    with served(app) as address:
+        context = browser.new_context()
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.goto(address)
+        yield page
+        context.close()
+
+
+def test_somebody_signs_in_decides_and_signs_out(secret: str, page: Page) -> None:
+    expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=ARTIFACTS / "sign-in.png")
+    page.get_by_label("Token").fill("semel_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("status")).to_have_text("This token is unknown, expired or revoked.")
+    page.get_by_label("Token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("What needs a person")
+    page.get_by_role("link", name="Look at them").first.click()
+    page.locator("tbody a").first.click()
+    page.get_by_role("link", name="Cancel it").click()
+    page.get_by_label("Reason").fill("the bank says so")
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.get_by_role("status").filter(has_text="done")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
+    page.go_back()
+    page.reload()
+    expect(page.get_by_role("heading")).to_have_text("Sign in to semel")

@@ -1,0 +1,151 @@
+"""How long pages take over many records, and what they ask the store for."""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from semel import AsyncSemel
+from semel.core.operations import Operation, Query
+from semel.core.record import Term
+from semel.core.store import Plan
+from semel.server import User, console_app
+from semel.stores.search import term_number
+from semel.stores.sqlite import SqliteStore
+from semel.stores.sqlite.dialect import select_command
+from tests.effort import FULL
+from tests.server.console.sample import fill
+
+NUMBER: Final = 1_000_000 if FULL else 20_000
+TIMES: Final = 20 if FULL else 3
+MOST_SECONDS: Final = 0.3
+ADMIN: Final = User("adam", {"admin"})
+PAGES: Final = (
+    "/",
+    "/overview",
+    "/records",
+    "/records?order=oldest",
+    "/records?status=in_doubt",
+    "/records?status=stuck",
+    "/records?business_key=order-1",
+    "/records?subject=guest-3",
+    "/records?tag=activity%3DSUB_06",
+    "/records?requester=web",
+    "/records?after=10m",
+    "/process?instance=proc-7",
+    "/batches",
+    "/batch?scope=acme&batch=payroll-2026-11",
+    "/events",
+    "/events/letters?consumer=billing",
+    "/events/parked?stream=default",
+    "/audit",
+    "/doctor",
+    "/bulk",
+)
+# A record of the sample, as often as asked for, under other keys and over a month; every twentieth has one subject.
+_MANY: Final = """
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number}),
+one AS (SELECT * FROM semel_record WHERE operation = 'submit_claim' LIMIT 1)
+INSERT INTO semel_record (digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us,
+    in_doubt_policy, reconcile_after_us, doubtful, attempts, outcome, created_us, started_us, updated_us, completed_us,
+    expires_us, keep_us, replays, subject)
+SELECT randomblob(32), CASE i % 3 WHEN 0 THEN 'acme' ELSE 'globex' END, 'op-' || (i % 20), 'key-' || i, 'completed', 0,
+    one.fingerprint, 1, one.nonce, one.lease_us, 'rerun', 0, 0, 1, one.outcome, one.created_us - i * 2000000,
+    one.created_us - i * 2000000, one.created_us - i * 2000000, one.created_us - i * 2000000 + i % 3000000,
+    one.expires_us, one.keep_us, i % 4, CASE WHEN i % 20 = 7 THEN 'guest-3' END
+FROM n, one
+"""
+_FOUND: Final = """
+INSERT INTO semel_search (digest, term, created_us, scope)
+SELECT r.digest, ?, r.created_us, r.scope FROM semel_record AS r WHERE r.operation = 'op-7'
+"""
+
+
+class CountingStore(SqliteStore):
+    """Counts what it is asked."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked = Counter[str]()
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands, counted by what they are for."""
+        self.asked.update(type(operation).__name__ for operation in operations)
+        return super().plan(operations, joined=joined)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shop with very many settled records beside all that the sample has."""
+    path = tmp_path_factory.mktemp("many") / "shop.db"
+    fill(path)
+    with closing(sqlite3.connect(path)) as rows, rows:
+        rows.execute(_MANY.format(number=NUMBER))
+        rows.execute(_FOUND, [term_number(Term("subject", "", "guest-3"))])
+    return path
+
+
+@pytest.fixture
+async def asking(many: Path) -> Any:
+    """Somebody who asks for pages, and the store that counts."""
+    store = CountingStore(many)
+    async with AsyncSemel(store) as semel:
+        transport = httpx.ASGITransport(console_app(semel, user=lambda _: ADMIN))
+        async with httpx.AsyncClient(transport=transport, base_url="http://console.example") as client:
+            yield client, store
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_every_page_comes_in_time_over_many_records(asking: Any) -> None:
+    client, _ = asking
+    taken: dict[str, float] = {}
+    found = (await client.get("/records?operation=ship")).text
+    reference = found.split("/records/", 1)[1][:64] if "/records/" in found else ""
+    for place in (*PAGES, f"/records/{reference}", f"/records/{reference}/body"):
+        times = []
+        for _ in range(TIMES):
+            began = time.perf_counter()
+            answer = await client.get(place)
+            times.append(time.perf_counter() - began)
+            assert answer.status_code == 200, place
+        taken[place] = statistics.median(times)
+    print({place: f"{1000 * seconds:.0f} ms" for place, seconds in taken.items()})
+    late = {place: seconds for place, seconds in taken.items() if seconds > MOST_SECONDS}
+    assert not FULL or not late
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", ["/records", "/overview", "/", "/process?instance=proc-7"])
+async def test_what_a_page_asks_for_does_not_grow_with_the_number_of_records(asking: Any, place: str) -> None:
+    client, store = asking
+    await client.get(place)
+    store.asked.clear()
+    await client.get(place)
+    assert "CountRecords" not in store.asked
+    assert store.asked.total() <= {"/overview": 8, "/": 20}.get(place, 2), store.asked
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("query", [Query(), Query(subject="guest-3"), Query(status=None, after_us=0)], ids=str)
+def test_a_page_of_records_is_found_by_an_index_in_either_order(
+    many: Path, query: Query, *, newest_first: bool
+) -> None:
+
+    command = select_command("scan", replace(query, newest_first=newest_first), None, limit=51)
+    assert command is not None
+    with closing(sqlite3.connect(many)) as rows:
+        steps = [step[3] for step in rows.execute(f"EXPLAIN QUERY PLAN {command.text}", {**command.named, "now": 0})]
+    assert not any("TEMP B-TREE" in step for step in steps), steps
+    assert not any(step.startswith("SCAN") and "INDEX" not in step for step in steps), steps

@@ -1,0 +1,134 @@
+"""`semel serve` as a real process, and its settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from semel import Semel
+from semel.cli import main
+from semel.errors import UsageError
+from semel.server.settings import ServerSettings, examine_server
+from tests.processes import child
+
+MOST_MEMORY = 100 * 1024 * 1024
+MOST_SECONDS = 2.0
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def write_settings(folder: Path, *lines: str) -> Path:
+    path = folder / "semel.toml"
+    path.write_text("\n".join([f'store = "sqlite:///{folder}/semel.db"', *lines]))
+    with Semel(folder / "semel.db") as semel:
+        assert semel.count() == 0  # makes the file
+    return path
+
+
+def wait_for(url: str, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            assert httpx.get(f"{url}/health").status_code == 200
+        except httpx.TransportError:
+            assert process.poll() is None, "the server has ended"
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.05)
+        else:
+            return
+
+
+def seconds_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_a_process_serves_within_its_bounds_and_ends_when_told(tmp_path: Path) -> None:
+    port = free_port()
+    settings = write_settings(tmp_path, "[server]", f"port = {port}")
+    command = [sys.executable, "-m", "semel", "serve", str(settings)]
+    url = f"http://127.0.0.1:{port}"
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        wait_for(url, process)
+        took, memory = seconds_of(process.pid), memory_of(process.pid)
+        print(f"up after {took:.2f} s of processor time, {memory / 1e6:.0f} MB")
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        secret = lines[-1].strip()
+        assert secret.startswith("semel_")
+        assert httpx.get(f"{url}/api/v1/me").status_code == 401
+        signed = {"authorization": f"Bearer {secret}"}
+        assert httpx.get(f"{url}/api/v1/me", headers=signed).json()["name"] == "admin"
+        metrics = httpx.get(f"{url}/metrics", headers=signed)
+        assert "semel_attention_up 1.0" in metrics.text
+        assert httpx.get(f"{url}/api/v1/me", headers={**signed, "host": "evil.test"}).status_code == 421
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=30)
+        assert process.returncode in (0, -signal.SIGTERM)
+        assert "semel_" not in rest
+    assert took <= MOST_SECONDS
+    assert memory <= MOST_MEMORY
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        wait_for(url, process)
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+        assert "semel_" not in said  # the first token is shown once
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "semel.example"])  # noqa: S104 - the point
+def test_listening_where_others_reach_it_needs_a_setting(host: str) -> None:
+    with pytest.raises(UsageError, match="public = true"):
+        ServerSettings.of({"host": host})
+    assert ServerSettings.of({"host": host, "public": True}).answered_names is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_this_machine_is_reached_by_its_own_names_alone(host: str) -> None:
+    made = ServerSettings.of({"host": host})
+    assert made.answered_names is not None
+    assert "evil.test" not in made.answered_names
+
+
+@pytest.mark.parametrize(
+    ("table", "topics"),
+    [
+        ({}, []),
+        ({"host": "0.0.0.0", "public": True}, ["server address"]),  # noqa: S104 - the point
+        ({"authentication": False}, ["server users"]),
+    ],
+)
+def test_the_doctor_is_told_what_to_fix(table: dict[str, Any], topics: list[str]) -> None:
+    findings = examine_server(table)
+    assert [finding.topic for finding in findings] == topics
+    assert all(finding.verdict == "fix" for finding in findings)
+
+
+@pytest.mark.parametrize(("lines", "code"), [((), 0), (("[server]", "authentication = false"), 1)])
+def test_a_check_ends_with_what_it_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: tuple[str, ...], code: int
+) -> None:
+    settings = write_settings(tmp_path, *lines)
+    for command in ("doctor", "serve"):
+        arguments = [command, str(settings), *(["--check"] if command == "serve" else [])]
+        assert main(arguments) == code
+        assert ("server users" in capsys.readouterr().out) is bool(code)
