@@ -1,6 +1,6 @@
 # Everything a newcomer needs, one word each. Every target does its own set-up; a second run finds it done.
 #   PYTHON=python3.12     which interpreter to use (3.11 or newer)
-#   ARGS="-k lease"       passed on to pytest, the hotel or the benchmarks
+#   ARGS="-k lease"       passed on to pytest, the start page (--port, --on postgresql) or the benchmarks
 #   WORKERS=4             how many tests run side by side (three for every two processors)
 #   SEMEL_EFFORT=full     how hard the proofs try: small (default) or full
 
@@ -11,7 +11,7 @@ ARGS ?=
 # collects all tests, so more of them cost more than they save.
 WORKERS ?= $(shell echo $$((($$(nproc 2>/dev/null || echo 2) * 3 + 1) / 2)))
 export PYTHON SEMEL_EFFORT
-# Tests and the hotel start hundreds of processes. Without this each would compile every module that it imports.
+# Tests and the examples start hundreds of processes. Without this each would compile every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
@@ -23,7 +23,7 @@ test verify: SERVERS = wrk node chromium postgresql pgbouncer mariadb redis rabb
 bench: SERVERS = wrk postgresql mariadb redis rabbitmq
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check check-code check-tests verify bench format lock docs clean setup-run setup-dev
+.PHONY: help run test check check-code check-tests verify bench format lock docs clean setup-run setup-run-postgresql setup-dev
 
 help: ## show this list
 	@if [ -t 1 ]; then on='\033[1;36m' off='\033[0m'; fi; \
@@ -32,8 +32,9 @@ help: ## show this list
 	/^#   / { sub("^#   ", ""); vars = vars "  " $$0 "\n" } \
 	END { printf "\nvariables\n%s", vars }' $(firstword $(MAKEFILE_LIST))
 
-run: setup-run ## set everything up and start the hotel, a small booking service; Ctrl-C stops it
-	@exec $(BIN)/python -m examples.hotel $(ARGS)
+# On PostgreSQL it needs the server and its clients, which are among what developers install.
+run: $(if $(findstring postgresql,$(ARGS)),setup-run-postgresql,setup-run) ## set everything up and open the start page: four services, buttons that break them; Ctrl-C stops all
+	@exec $(BIN)/python -m examples.start $(ARGS)
 
 test: setup-dev ## set everything up and run all tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -79,12 +80,16 @@ docs: ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove environments, caches and build output
-	rm -rf .venv .venv-bench .servers .hotel .payments artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
+	rm -rf .venv .venv-bench .servers .start .hotel .payments .assets .hospital artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site
 	find src tests examples bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 setup-run:
 	@scripts/setup-system venv
 	@scripts/setup-venv run
+
+setup-run-postgresql:
+	@scripts/setup-system venv postgresql
+	@scripts/setup-venv dev
 
 setup-dev:
 	@scripts/setup-system venv java $(SERVERS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from semel.events import Event
@@ -26,8 +28,17 @@ EVENTS = (
 )
 
 
-def deliveries(chance: random.Random, times: int = 3) -> list[Event]:
+LIFE = tuple(event for event in EVENTS if event.subject == "pump-1")
+"""All that happens to one pump."""
+
+
+def make_life(asset: str) -> list[Event]:
+    """The same for another asset, as events of its own."""
+    return [replace(event, id=f"{asset}-{event.id}", subject=asset) for event in LIFE]
+
+
+def deliveries(chance: random.Random, times: int = 3, events: Sequence[Event] = EVENTS) -> list[Event]:
     """Every event at least once and up to `times` times, in any order."""
-    drawn = [event for event in EVENTS for _ in range(chance.randint(1, times))]
+    drawn = [event for event in events for _ in range(chance.randint(1, times))]
     chance.shuffle(drawn)
     return drawn

@@ -8,17 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import socket
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from examples.hospital.instances import Instances
-from examples.hospital.settings import Settings
-from examples.hotel.children import Child, DidNotStart
-from examples.hotel.launching import greet, listen, make_folder, run_until_stopped, start_all, watched_pipe
+from examples.hospital.processes import prepare, start
+from examples.launching.children import DidNotStart
+from examples.launching.launcher import greet, keep_all, listen, make_folder, run_until_stopped, supervise
 from semel.errors import SemelError
 
 TRY = (
@@ -53,38 +50,15 @@ def main() -> None:
 
 async def _run(options: Options) -> None:
     folder = make_folder(".hospital")
-    with listen(options.port) as pages, listen(0) as insurer, listen(0) as books:
-        url = options.database or os.environ.get("HOSPITAL_DATABASE") or f"sqlite:///{folder / 'hospital.db'}"
-        settings = Settings(url, _address(insurer), _address(books), folder / "codes.db")
-        instances = Instances(url)
-        try:
-            instances.create_tables()
-        finally:
-            instances.close()
-        await _supervise(options, settings, folder, (pages, insurer, books))
-
-
-async def _supervise(
-    options: Options, settings: Settings, folder: Path, sockets: tuple[socket.socket, socket.socket, socket.socket]
-) -> None:
-    variables = {"SEMEL_POLICY__LEASE_FOR": "PT5S", **settings.to_environment(), "DELAY": str(options.delay)}
-    names = ("serving", "outside.insurer", "outside.books")
-    async with watched_pipe() as (watched, stack):
-        servers = []
-        for name, listener in zip(names, sockets, strict=True):
-            fd, own = listener.fileno(), {**variables, "LEDGER": str(folder / f"{name}.db")}
-            servers.append(Child(f"examples.hospital.{name}", "--fd", str(fd), pipe=watched, fds=[fd], variables=own))
-        workers = [
-            Child("examples.hospital.working", "--name", f"worker-{number}", pipe=watched, variables=variables)
-            for number in range(1, options.workers + 1)
-        ]
-        await start_all([*servers, *workers], stack)
-        greet("The hospital is open at", sockets[0].getsockname()[1], options.port, TRY)
-        await asyncio.gather(*(child.keep() for child in (*servers, *workers)))
-
-
-def _address(listener: socket.socket) -> str:
-    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    url = options.database or os.environ.get("HOSPITAL_DATABASE") or f"sqlite:///{folder / 'hospital.db'}"
+    prepare(url)
+    with listen(options.port) as pages:
+        async with supervise() as supervision:
+            hospital = await start(
+                supervision, pages, url=url, folder=folder, delay=options.delay, workers=options.workers
+            )
+            greet("The hospital is open at", pages.getsockname()[1], options.port, TRY)
+            await keep_all(hospital.all)
 
 
 if __name__ == "__main__":

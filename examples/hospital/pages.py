@@ -27,7 +27,7 @@ from examples.hospital.diagram import find_states, find_ways, read_diagram
 from examples.hospital.instances import Instance, Instances
 from examples.hospital.process import DIAGRAM
 from examples.hospital.sample import make_claim
-from examples.hotel import pages as hotel
+from examples.hotel import frame
 
 HERE: Final = Path(__file__).parent
 FIRST_WORKER: Final = "worker-1"
@@ -59,7 +59,7 @@ class Pages:
         self._insurer = insurer
         self._books = books
         self._diagram = read_diagram(DIAGRAM)
-        shared = PrefixLoader({"hotel": FileSystemLoader(hotel.HERE / "templates")})
+        shared = PrefixLoader({"hotel": FileSystemLoader(frame.HERE / "templates")})
         self._templates = Environment(
             loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), shared]),
             autoescape=True,
@@ -84,7 +84,7 @@ class Pages:
             Route("/instances/{id}/kill", _own_site_alone(self.kill), methods=["POST"]),
             Route("/instances/{id}/lose", _own_site_alone(self.lose), methods=["POST"]),
             Mount("/static/hospital", StaticFiles(directory=HERE / "static")),
-            Mount("/static", StaticFiles(directory=hotel.HERE / "static")),
+            Mount("/static", StaticFiles(directory=frame.HERE / "static")),
         ]
 
     def home(self, request: Request) -> Response:
@@ -146,7 +146,7 @@ class Pages:
 
     def _page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         text = self._templates.get_template(template).render(user=None, **values)
-        return HTMLResponse(text, status, hotel.HEADERS)
+        return HTMLResponse(text, status, frame.HEADERS)
 
 
 def _own_site_alone(handler: Handler) -> Callable[[Request], Awaitable[Response]]:

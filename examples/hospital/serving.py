@@ -11,7 +11,7 @@ from examples.hospital.clients import Books, Insurer
 from examples.hospital.instances import Instances
 from examples.hospital.pages import Pages
 from examples.hospital.settings import Settings
-from examples.hotel.serving import serve
+from examples.launching.serving import serve
 
 
 def make_app(settings: Settings) -> Starlette:

@@ -6,26 +6,13 @@ What always holds: nothing is printed as the address before it answers, and when
 import argparse
 import asyncio
 import os
-import socket
 import sys
-from dataclasses import replace
-from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from examples.hotel.children import Child, DidNotStart
-from examples.hotel.launching import (
-    greet,
-    listen,
-    make_folder,
-    run_until_stopped,
-    start_all,
-    start_gateway,
-    watched_pipe,
-)
-from examples.hotel.parts import opened
-from examples.hotel.sample import add_sample
-from examples.hotel.settings import Settings
+from examples.hotel.processes import prepare, start
+from examples.launching.children import DidNotStart
+from examples.launching.launcher import greet, keep_all, listen, make_folder, run_until_stopped, supervise
 from semel.errors import SemelError
 
 TRY = (
@@ -52,27 +39,13 @@ def main() -> None:
 
 async def _run(port: int, workers: int, database: str | None) -> None:
     folder = make_folder(".hotel")
-    settings = Settings.from_environment()
     url = database or os.environ.get("HOTEL_DATABASE") or f"sqlite:///{folder / 'hotel.db'}"
-    async with opened(replace(settings, database=url)) as parts:
-        await parts.prepare()
-        await add_sample(parts.database, settings.clock)
+    await prepare(url)
     with listen(port) as listener:
-        await _supervise(listener, folder / "ledger.jsonl", workers, url, asked_for=port)
-
-
-async def _supervise(listener: socket.socket, ledger: Path, workers: int, url: str, *, asked_for: int) -> None:
-    async with watched_pipe() as (watched, stack):
-        gateway, address = await start_gateway(ledger, watched, stack)
-        variables = {"HOTEL_DATABASE": url, "HOTEL_GATEWAY": address}
-        fd = listener.fileno()
-        servers = [
-            Child("examples.hotel.serving", "--fd", str(fd), pipe=watched, fds=[fd], variables=variables)
-            for _ in range(workers)
-        ]
-        await start_all(servers, stack)
-        greet("The hotel is open at", listener.getsockname()[1], asked_for, TRY)
-        await asyncio.gather(*(child.keep() for child in (gateway, *servers)))
+        async with supervise() as supervision:
+            hotel = await start(supervision, listener, url=url, ledger=folder / "ledger.jsonl", servers=workers)
+            greet("The hotel is open at", listener.getsockname()[1], port, TRY)
+            await keep_all(hotel.all)
 
 
 if __name__ == "__main__":

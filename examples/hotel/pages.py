@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -22,30 +21,17 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from examples.hotel.booking import LONGEST_STAY
+from examples.hotel.frame import HEADERS, HERE
 from examples.hotel.offers import Offer, Stay, drafts, hotels, last_night, offers, reserved
 from examples.hotel.parts import Parts, SignedIn
 from examples.hotel.tables import Hotel
 
-HERE: Final = Path(__file__).parent
 CLIENT: Final = HERE.parent.parent / "clients" / "js" / "src"
 CARDS: Final = (
     ("tok_ok", "Card that works", "is charged at once"),
     ("tok_declined", "Card that is declined", "the bank says no"),
     ("tok_slow", "Card that is slow", "time enough to click again, refresh or close the tab"),
 )
-# Nothing from elsewhere, nothing inline: what a guest types can never become a script.
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    # Not `no-store`: that would keep the page out of the browser's back/forward cache.
-    "Cache-Control": "private, no-cache",
-    "Vary": "Cookie",
-}
 NOT_FOUND: Final = 404
 _VISIT: Final = re.compile(r"[A-Za-z0-9_-]{8,64}")
 

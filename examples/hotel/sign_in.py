@@ -13,7 +13,7 @@ import hashlib
 import json
 import secrets
 from datetime import timedelta
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from sqlalchemy import delete, select
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from examples.hotel.frame import is_of_another_site
 from examples.hotel.parts import Parts, SignedIn
 from examples.hotel.problems import Refused, problem
 from examples.hotel.tables import Session, User
@@ -69,13 +70,6 @@ def _refused(request: Request, user: SignedIn | None) -> Refused | None:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return Refused(415, "not-json", "Nothing was done. Send JSON, with the content type application/json.")
     return None
-
-
-def is_of_another_site(request: Request) -> bool:
-    """Browsers say so, in one header or the other; a program that is no browser has no cookie to be tricked with."""
-    origin = request.headers.get("origin")
-    elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
-    return elsewhere or request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
 def routes(parts: Parts) -> list[Route]:

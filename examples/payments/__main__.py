@@ -6,25 +6,14 @@ What always holds: nothing is printed as the address before it answers, and when
 import argparse
 import asyncio
 import os
-import socket
 import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from examples.hotel.children import Child, DidNotStart
-from examples.hotel.launching import (
-    greet,
-    listen,
-    make_folder,
-    run_until_stopped,
-    start_all,
-    start_gateway,
-    watched_pipe,
-)
-from examples.payments.parts import opened
-from examples.payments.settings import Settings
+from examples.launching.children import DidNotStart
+from examples.launching.launcher import greet, keep_all, listen, make_folder, run_until_stopped, supervise
+from examples.payments.processes import prepare, start
 from semel.errors import SemelError
 
 TRY = (
@@ -62,27 +51,19 @@ def main() -> None:
 async def _run(options: Options) -> None:
     folder = make_folder(".payments")
     url = options.database or os.environ.get("PAYMENTS_DATABASE") or f"sqlite:///{folder / 'payments.db'}"
-    async with opened(replace(Settings.from_environment(), database=url)) as parts:
-        await parts.prepare()
+    await prepare(url)
     with listen(options.port) as listener:
-        await _supervise(listener, folder / "ledger.jsonl", options, url)
-
-
-async def _supervise(listener: socket.socket, ledger: Path, options: Options, url: str) -> None:
-    async with watched_pipe() as (watched, stack):
-        gateway, address = await start_gateway(ledger, watched, stack)
-        variables = {"PAYMENTS_DATABASE": url, "PAYMENTS_GATEWAY": address}
-        fd = listener.fileno()
-        children = [
-            Child("examples.payments.serving", "--fd", str(fd), pipe=watched, fds=[fd], variables=variables)
-            for _ in range(options.servers)
-        ]
-        children += [
-            Child("examples.payments.working", pipe=watched, variables=variables) for _ in range(options.workers)
-        ]
-        await start_all(children, stack)
-        greet("Payments are taken at", listener.getsockname()[1], options.port, TRY)
-        await asyncio.gather(*(child.keep() for child in (gateway, *children)))
+        async with supervise() as supervision:
+            payments = await start(
+                supervision,
+                listener,
+                url=url,
+                ledger=folder / "ledger.jsonl",
+                servers=options.servers,
+                workers=options.workers,
+            )
+            greet("Payments are taken at", listener.getsockname()[1], options.port, TRY)
+            await keep_all(payments.all)
 
 
 if __name__ == "__main__":

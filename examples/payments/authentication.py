@@ -21,8 +21,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from examples.hotel.frame import is_of_another_site
 from examples.hotel.problems import problem
-from examples.hotel.sign_in import is_of_another_site
 from examples.payments.parts import Caller, Parts
 from examples.payments.problems import Refused
 from examples.payments.tables import Account, Credential

@@ -17,14 +17,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from examples.hotel import pages as hotel
+from examples.hotel import frame
 from examples.payments.bulk import Bulks
 from examples.payments.bulk_file import COLUMNS
 from examples.payments.parts import Caller, Parts
 from examples.payments.problems import Refused
 
 HERE: Final = Path(__file__).parent
-HEADERS: Final = {**hotel.HEADERS, "Vary": "Cookie, Accept"}
+HEADERS: Final = {**frame.HEADERS, "Vary": "Cookie, Accept"}
 MOST_SAMPLES: Final = 20_000
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -36,7 +36,7 @@ class Pages:
         self._settings = parts.settings
         self._bulks = Bulks(parts)
         own = FileSystemLoader(HERE / "templates")
-        shared = FileSystemLoader(hotel.HERE / "templates")
+        shared = FileSystemLoader(frame.HERE / "templates")
         self._templates = Environment(
             loader=ChoiceLoader([own, PrefixLoader({"hotel": shared})]),
             autoescape=True,
@@ -51,7 +51,7 @@ class Pages:
             Route("/", self.home, methods=["GET"]),
             Route("/sample.csv", sample, methods=["GET"]),
             Mount("/static/payments", StaticFiles(directory=HERE / "static")),
-            Mount("/static", StaticFiles(directory=hotel.HERE / "static")),
+            Mount("/static", StaticFiles(directory=frame.HERE / "static")),
         ]
 
     def or_else(self, handler: Handler) -> Handler:

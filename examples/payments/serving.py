@@ -1,6 +1,6 @@
 """One server process: `python -m examples.payments.serving --fd 3`, on a socket that whoever started it listens on."""
 
-from examples.hotel.serving import serve
+from examples.launching.serving import serve
 from examples.payments.app import make_app
 from examples.payments.settings import Settings
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from examples.hospital.outside.ledger import Ledger
 from examples.hotel.gateway.faults import Droppable, Faults, hang_up
-from examples.hotel.serving import serve
+from examples.launching.serving import serve
 
 REFUSED_GUIDES = "TISS-R"
 """Guides whose numbers begin so are refused by the insurer."""

@@ -1,4 +1,4 @@
-"""Child processes of the launcher.
+"""Child processes of a launcher.
 
 What always holds: a child has started when it has said its first line. One that dies is started again. All of them
 watch a pipe to the launcher, so that none is left, however the launcher ends.
@@ -6,6 +6,7 @@ watch a pipe to the launcher, so that none is left, however the launcher ends.
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ class DidNotStart(Exception):
 
 
 class Child:
-    """A module of this example, run as a process of its own."""
+    """A module of an example, run as a process of its own."""
 
     def __init__(
         self,
@@ -60,6 +61,15 @@ class Child:
             await asyncio.sleep(PAUSE)
             with suppress(DidNotStart):
                 await self.start()
+
+    def kill(self) -> None:
+        """End it at once, in the middle of whatever it does; `keep` starts it again."""
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal; one that has ended gets none."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
 
     async def stop(self) -> None:
         """Ask it to end, and end it if it does not."""

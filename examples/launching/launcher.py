@@ -7,12 +7,26 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from examples.hotel.children import Child
+from examples.launching.children import Child
 
 HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """What children are started with.
+
+    Attributes:
+        watched: the end of a pipe that they watch; the other end closes with this process.
+        stack: ends what was started, the latest first.
+    """
+
+    watched: int
+    stack: AsyncExitStack
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
@@ -21,8 +35,9 @@ async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
     stopped: list[bool] = []
 
     def stop() -> None:
-        stopped.append(True)
-        running.cancel()
+        if not stopped:  # the second Ctrl-C of an impatient person must not cut off what the first one ends
+            stopped.append(True)
+            running.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop)
@@ -56,29 +71,30 @@ def listen(port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def watched_pipe() -> AsyncIterator[tuple[int, AsyncExitStack]]:
-    """The end of a pipe that children watch, and what ends them; the other end closes with this process."""
+async def supervise() -> AsyncIterator[Supervision]:
+    """What children are started with; when this is left, they have ended."""
     watched, held = os.pipe()
     async with AsyncExitStack() as stack:
         stack.callback(os.close, held)
         stack.callback(os.close, watched)
-        yield watched, stack
+        yield Supervision(watched, stack)
 
 
-async def start_gateway(ledger: Path, watched: int, stack: AsyncExitStack) -> tuple[Child, str]:
-    """The payment gateway as a child, and its address."""
-    gateway = Child("examples.hotel.gateway", "--ledger", str(ledger), pipe=watched)
-    stack.push_async_callback(gateway.stop)
-    address = await gateway.start()
-    gateway.arguments += ["--port", address.rpartition(":")[2]]  # where it is found again after it died
-    return gateway, address
-
-
-async def start_all(children: Sequence[Child], stack: AsyncExitStack) -> None:
-    """Start children side by side; they are stopped with the stack."""
+async def start_all(children: Sequence[Child], supervision: Supervision) -> None:
+    """Start children side by side; they are stopped with the supervision."""
     for child in children:
-        stack.push_async_callback(child.stop)
+        supervision.stack.push_async_callback(child.stop)
     await asyncio.gather(*(child.start() for child in children))
+
+
+async def keep_all(children: Sequence[Child]) -> None:
+    """Start each of them again whenever it ends, until cancelled."""
+    await asyncio.gather(*(child.keep() for child in children))
+
+
+def address_of(listener: socket.socket) -> str:
+    """Where whoever serves on a socket answers."""
+    return f"http://{HOST}:{listener.getsockname()[1]}"
 
 
 def greet(what: str, port: int, asked_for: int, lines: Sequence[str]) -> None:
