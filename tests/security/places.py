@@ -61,7 +61,7 @@ def use_everything(semel: Semel) -> list[str]:
 
 
 def _write_letter(semel: Semel) -> None:
-    consumer: Any = Consumer(semel, "billing", max_attempts=1)
+    consumer = Consumer(semel, "billing", max_attempts=1)
 
     @consumer.on("t")
     def handle(event: Event) -> None:
