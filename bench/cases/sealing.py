@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bench.callers import alone
 from bench.harness import Case, Comparison, Effort, Measure, Variant
-from semel.core.sealing import OUTCOME
+from semel.core.sealing.values import OUTCOME
 from semel.security import Keyring
 
 _KEY = bytes(range(32))

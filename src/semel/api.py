@@ -17,7 +17,7 @@ from semel.core.fingerprint import Secret
 from semel.core.key import KeyRing, KeyValue
 from semel.core.observer import Logging, Observer
 from semel.core.policy import Policy
-from semel.core.sealing import Sealer
+from semel.core.sealing.values import Sealer
 from semel.core.store import Store, libraries_of
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.clock import Clock, SystemClock

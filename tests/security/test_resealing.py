@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from semel import Semel
-from semel.core.sealing import is_sealed, key_id_of
+from semel.core.sealing.values import is_sealed, key_id_of
 from semel.errors import FailedBefore, UsageError
 from semel.security import Keyring, reseal
 from semel.stores.memory import MemoryStore

@@ -59,7 +59,7 @@ def test_a_backend_has_no_other_folders(backend: str) -> None:
 
 def test_every_folder_of_stores_is_a_backend_or_known() -> None:
     folders = {path.name for path in STORES.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
-    assert folders == {*EXTRAS, "sql", "cache", "events", "batch", "operators"}
+    assert folders == {*EXTRAS, "sql", "cache", "events", "batch", "operators", "sealing"}
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mysql", "sqlite"])

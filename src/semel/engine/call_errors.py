@@ -11,7 +11,7 @@ from semel.core import codec
 from semel.core.key import Key
 from semel.core.operations import TransactionJoined
 from semel.core.record import ERASED_REASON, ERASED_RESOLUTION, UNREADABLE, Failure, Lease, Note, Status, StoredRecord
-from semel.core.sealing import SEALED
+from semel.core.sealing.values import SEALED
 from semel.errors import (
     FailedBefore,
     InDoubt,

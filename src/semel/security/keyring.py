@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from semel.core.sealing import missing_key_error, pack_sealed, sealed_start, tampered_error, unpack_sealed
+from semel.core.sealing.values import missing_key_error, pack_sealed, sealed_start, tampered_error, unpack_sealed
 from semel.errors import RecordUnreadable, UsageError
 from semel.extras import requires
 

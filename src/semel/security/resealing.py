@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from semel.core.sealing import Sealer
+from semel.core.sealing.values import Sealer
 from semel.engine.engine import engine_of
 from semel.stores.sealing.resealing import ResealReport, reseal_store
 from semel.stores.wrapper import StoreWrapper

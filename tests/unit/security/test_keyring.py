@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.core.sealing import is_sealed, key_id_of, unpack_sealed
+from semel.core.sealing.values import is_sealed, key_id_of, unpack_sealed
 from semel.errors import RecordUnreadable, UsageError
 from semel.security import Keyring
 from tests.effort import FULL

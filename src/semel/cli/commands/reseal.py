@@ -14,7 +14,7 @@ from semel.api import keyring_of
 from semel.cli.exit_codes import usage_error
 from semel.cli.printing import console
 from semel.cli.store_option import Url, chosen_settings, store_at
-from semel.core.sealing import Sealer
+from semel.core.sealing.values import Sealer
 from semel.stores.sealing.resealing import PLAIN, ResealReport, reseal_store
 
 

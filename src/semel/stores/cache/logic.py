@@ -46,7 +46,7 @@ from semel.core.operations import (
     Reused,
 )
 from semel.core.record import NOTHING, Status, StoredRecord
-from semel.core.sealing import CACHE_ENTRY, Sealer
+from semel.core.sealing.values import CACHE_ENTRY, Sealer
 from semel.errors import RecordUnreadable, SemelError, StoreUnavailable
 from semel.stores.cache.operations import (
     CacheGet,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from semel.core.sealing import Sealer
+from semel.core.sealing.values import Sealer
 from semel.core.store import Plan
 from semel.errors import StoreUnavailable
 from semel.stores.cache.logic import CacheBreaker, pack_record, unpack_record

@@ -19,7 +19,7 @@ from semel.core.circuit import Breaker
 from semel.core.flow import Flow
 from semel.core.observer import Logging, Observer
 from semel.core.operations import Answer, Operation
-from semel.core.sealing import Sealer
+from semel.core.sealing.values import Sealer
 from semel.core.store import (
     AsyncDriver,
     Batching,

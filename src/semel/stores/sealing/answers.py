@@ -42,7 +42,7 @@ from semel.core.operations import (
     StateMismatch,
 )
 from semel.core.record import UNREADABLE, Failure, Status, Step, StoredRecord, is_tombstone
-from semel.core.sealing import (
+from semel.core.sealing.values import (
     ERROR,
     EVENT_ATTRIBUTES,
     EVENT_DATA,

@@ -16,7 +16,7 @@ from semel.core.events.letters import Letter, PutLetter
 from semel.core.events.outbox import AddEvents, OutboxEvent, ParkedEvent, SaveCursor, SettleReleased
 from semel.core.operations import Checkpoint, Complete, CountFailure, Fail, Operation, Resolve
 from semel.core.record import Failure
-from semel.core.sealing import (
+from semel.core.sealing.values import (
     ERROR,
     EVENT_ATTRIBUTES,
     EVENT_DATA,

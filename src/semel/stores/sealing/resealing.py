@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from semel.core.record import UNREADABLE, Failure, is_tombstone
-from semel.core.sealing import (
+from semel.core.sealing.values import (
     ERROR,
     EVENT_ATTRIBUTES,
     EVENT_DATA,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from semel.core.operations import Operation
-from semel.core.sealing import Sealer
+from semel.core.sealing.values import Sealer
 from semel.core.store import AsyncDriver, Capability, Plan, SeparateLoop, Store
 from semel.errors import UsageError
 from semel.stores.sealing.answers import open_answer

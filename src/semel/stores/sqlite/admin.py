@@ -108,7 +108,7 @@ class SqliteAdmin(Admin):
         """The rows that may hold sealed values."""
         connection, _ = connect_writer(self._settings, self._settings.busy_for)
         try:
-            connection.execute(f"PRAGMA busy_timeout = {round(self._settings.busy_for * 1000)}")
+            connection.execute("PRAGMA busy_timeout = 10000")  # a worker that writes is waited for
             yield FileRows(connection)
         except sqlite3.Error as error:
             raise translate_error(error, self._settings.name) from error
