@@ -11,7 +11,7 @@ import pytest
 from semel import AsyncSemel
 from semel.core.operators.tokens import TouchToken
 from semel.errors import UsageError
-from semel.server.access import Permission
+from semel.server.access import Permission, Role
 from semel.server.audit import Audit
 from semel.server.tokens import NewToken, Tokens
 from semel.stores.memory import MemoryStore
@@ -60,7 +60,7 @@ async def test_whoever_shows_the_secret_is_the_user_of_the_token(semel: AsyncSem
     made = await create(semel, scopes=["acme"])
     user = await Tokens(semel).find(made.secret)
     assert user is not None
-    assert (user.name, user.roles, user.scopes) == ("ci", {"operator"}, {"acme"})
+    assert (user.name, user.roles, user.scopes) == ("ci", frozenset({Role.OPERATOR}), frozenset({"acme"}))
     assert user.may(Permission.RESOLVE, "acme")
     assert not user.may(Permission.RESOLVE, "other")
 
