@@ -53,6 +53,6 @@ async def test_a_token_finds_its_user(url: str) -> None:
         made = await tokens.create(name, roles=["viewer"], scopes=["acme"], expires_in=timedelta(days=1), by="test")
         user = await tokens.find(made.secret)
         assert user is not None
-        assert (user.name, user.scopes) == (name, {"acme"})
+        assert (user.name, user.scopes) == (name, frozenset({"acme"}))
         assert await tokens.revoke(name, by="test")
         assert await tokens.find(made.secret) is None
