@@ -75,6 +75,9 @@ def test_what_is_personal_is_erased_by_who_may(reader: Reader) -> None:
     give_reason(page, "Erase what is personal")
     is_done(page)
     assert reader.site.read("personal").erased
+    reader.opens("/audit", "admin")
+    expect(page.locator("tbody tr").first).to_contain_text("emil")
+    look_at(reader, "audit")
 
 
 def test_a_live_lease_is_ended_only_by_an_admin_who_types_its_reference(reader: Reader) -> None:

@@ -27,7 +27,7 @@ PAGES: Final = {
     "letters": ("/events/letters?consumer=billing", "Dead letters of billing"),
     "parked": ("/events/parked?stream=default", "Parked events of default"),
     "doctor": ("/doctor", "Doctor"),
-    "audit": ("/audit", "Audit"),
+    "audit-empty": ("/audit", "Audit"),
     "bulks": ("/bulk", "Actions on many"),
     "message": ("/records/00000000", "Not found"),
 }
