@@ -76,8 +76,11 @@ async def _serve(options: Options, folder: Path, page: socket.socket, sockets: l
         stores: Stores = SqliteStores(folder)
         if options.on == "postgresql":
             stores = await start_postgresql(supervision, NAMES)
-        started = await Everything(supervision, stores, folder, services).start()
-        looking = await start_console(supervision, console, {name: stores.url(name) for name in NAMES})
+        started, looking = await asyncio.gather(
+            Everything(supervision, stores, folder, services).start(),
+            # It opens the stores at its first request, when the services have made them.
+            start_console(supervision, console, {name: stores.url(name) for name in NAMES}),
+        )
         runs = Runs([one.service for one in started])
         supervision.stack.push_async_callback(runs.close)
         app = Pages(runs, stores.name, {name: f"{address_of(console)}/{name}/records" for name in NAMES}).make_app()
