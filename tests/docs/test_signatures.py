@@ -16,7 +16,7 @@ from tests.docs.test_public_imports import AUTHORS, STORES
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "generate-signatures"
-PAGES = ("api", "http", "client", "stores", "events", "audit", "batch", "workflow", "metrics", "security")
+PAGES = ("api", "http", "client", "stores", "events", "audit", "batch", "workflow", "metrics", "security", "admin-api")
 IMPORTED = re.compile(r"^from (semel(?:\.[\w.]+)?) import ([\w, ]+)$", re.MULTILINE)
 OTHER_PAGES = {"semel.errors", "semel.events.brokers", "semel.testing.contract", "semel.workflow.engines"}
 """The error tree has a table of its own, which is compared elsewhere; of the packages of brokers and engines, modules

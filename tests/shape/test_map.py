@@ -11,6 +11,7 @@ INSIDE = {
     "src/semel/cli/commands/events",
     "src/semel/cli/commands/workflow",
     "src/semel/core/batch",
+    "src/semel/core/erasure",
     "src/semel/core/events",
     "src/semel/core/operators",
     "src/semel/server/audit",

@@ -84,11 +84,16 @@ def storable_response(
     status: int, headers: Iterable[tuple[str, str]], body: bytes, allowed: frozenset[str]
 ) -> Response:
     """What is stored of a response: never what it says itself to belong to one connection."""
-    pairs = tuple((name, value) for name, value in headers if not _BROKEN.search(value))
-    for name, value in pairs:
-        if name.lower() == "connection":
-            allowed -= {listed.strip().lower() for listed in value.split(",")}
-    return Response(status, tuple(pair for pair in pairs if pair[0].lower() in allowed), body)
+    kept: list[tuple[str, str]] = []
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered == "connection":
+            listed = {one.strip().lower() for one in value.split(",")}
+            allowed -= listed
+            kept = [pair for pair in kept if pair[0].lower() not in listed]
+        elif lowered in allowed and not _BROKEN.search(value):
+            kept.append((name, value))
+    return Response(status, tuple(kept), body)
 
 
 _BODYLESS: Final = frozenset({204, 304})

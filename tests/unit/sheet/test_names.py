@@ -14,6 +14,7 @@ SHEET = [
     "counts",
     "current",
     "erase",
+    "erase_subject",
     "from_settings",
     "history",
     "once",
