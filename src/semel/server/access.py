@@ -74,6 +74,10 @@ class User:
     """
 
     __slots__ = ("name", "permissions", "roles", "scopes")
+    name: str
+    roles: frozenset[Role]
+    scopes: frozenset[str] | None
+    permissions: frozenset[Permission]
 
     def __init__(self, name: str, roles: Iterable[str], scopes: Iterable[str] | None = None) -> None:
         if not name.strip():
