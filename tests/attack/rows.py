@@ -1,8 +1,4 @@
-"""Which tests prove what about the threats S01 to S27. Integrators fill in the rows of parts that are merged later.
-
-A row names test functions anywhere in the repository. `later` are tests of a part that may not be here yet; they are
-looked for once the folder `needs` is there.
-"""
+"""Which tests prove what about the threats S01 to S27: a row names test functions anywhere in the repository."""
 
 from __future__ import annotations
 
@@ -15,9 +11,7 @@ class Row:
     """A threat, and the tests that show that it comes to nothing."""
 
     threat: str
-    tests: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
-    needs: str = ""
+    tests: tuple[str, ...]
 
 
 ROWS: Final = {
@@ -53,23 +47,21 @@ ROWS: Final = {
     ),
     "S07": Row(
         "what is sealed is read, swapped or changed",
-        later=(
+        (
             "test_no_secret_is_stored_in_the_clear",
             "test_any_changed_byte_is_noticed",
             "test_what_was_moved_is_noticed",
             "test_what_was_moved_to_another_place_is_not_opened",
             "test_nonces_of_one_key_never_repeat",
         ),
-        needs="tests/security/test_sealing.py",
     ),
     "S08": Row(
         "a key is changed or lost",
-        later=(
+        (
             "test_keys_are_rotated_while_callers_replay_without_one_failure",
             "test_a_lost_key_is_named_and_nothing_runs_again",
             "test_after_a_kill_the_next_run_goes_on_with_the_rest",
         ),
-        needs="tests/security/test_resealing.py",
     ),
     "S09": Row(
         "personal data has to go",
@@ -148,32 +140,29 @@ ROWS: Final = {
     ),
     "S19": Row(
         "stored text runs in the console",
-        later=(
+        (
             "test_what_is_hostile_is_shown_as_text_and_runs_nowhere",
             "test_a_body_is_text_with_exact_numbers_and_no_script_at_all",
             "test_every_answer_has_the_headers",
         ),
-        needs="tests/server/console",
     ),
     "S20": Row(
         "somebody does what they may not",
-        later=(
+        (
             "test_a_role_may_exactly_what_its_permissions_say",
             "test_nobody_is_answered_who_is_not_known",
             "test_a_record_of_another_scope_looks_like_none",
             "test_unknown_secrets_are_soon_refused_and_good_ones_are_not",
         ),
-        needs="tests/server/test_matrix.py",
     ),
     "S21": Row(
         "another site acts in the name of an operator",
-        later=(
+        (
             "test_a_change_that_another_site_sends_is_refused",
             "test_a_change_that_does_not_say_where_it_comes_from_is_refused",
             "test_a_change_is_taken_as_json_alone",
             "test_another_site_cannot_sign_a_browser_in",
         ),
-        needs="tests/server/test_protection.py",
     ),
     "S22": Row(
         "an operator forces what should not be",
@@ -181,17 +170,14 @@ ROWS: Final = {
             "test_erasing_needs_a_reason",
             "test_a_dry_run_tells_and_changes_nothing",
             "test_a_late_worker_writes_nothing_into_an_erased_record",
-        ),
-        later=(
             "test_a_change_without_a_usable_reason_is_refused",
             "test_a_live_lease_is_ended_by_an_admin_who_types_the_reference",
             "test_a_decision_about_what_has_changed_since_is_refused",
         ),
-        needs="tests/server/test_actions.py",
     ),
     "S23": Row(
         "the audit chain is tampered with",
-        later=(
+        (
             "test_an_entry_that_was_changed_is_found",
             "test_an_entry_that_was_deleted_is_found",
             "test_an_entry_that_was_put_in_is_found",
@@ -199,16 +185,16 @@ ROWS: Final = {
             "test_a_tail_that_was_cut_off_is_found",
             "test_writers_of_several_processes_fork_the_chain_no_time",
         ),
-        needs="tests/audit",
     ),
     "S24": Row(
         "keys and personal data in logs, traces and metrics",
-        ("test_a_key_is_in_no_log", "test_no_error_and_no_log_line_shows_a_password"),
-        later=(
+        (
+            "test_a_key_is_in_no_log",
+            "test_no_error_and_no_log_line_shows_a_password",
+            "test_nothing_of_a_caller_reaches_metrics_spans_or_log_lines",
             "test_operations_beyond_the_bound_share_one_label",
             "test_a_call_that_ends_in_doubt_is_an_error_without_its_text",
         ),
-        needs="tests/unit/telemetry",
     ),
     "S25": Row(
         "one caller takes all the room",

@@ -90,6 +90,45 @@ async def test_a_settled_record_is_erased_by_an_eraser_alone(desk: Desk) -> None
     assert erased.erased
 
 
+async def keep_about(desk: Desk, subject: str, scope: str = "acme") -> None:
+    async def handler() -> str:
+        return "ch_1"
+
+    about = {"subject": subject}
+    await desk.semel.run(subject, handler, operation="charge", scope=scope, fingerprint=None, about=about)
+
+
+async def test_all_that_is_kept_about_a_subject_is_erased_in_the_scope_that_is_named(desk: Desk) -> None:
+    await keep_about(desk, "patient-7")
+    await keep_about(desk, "patient-7", scope="globex")
+    report = await desk.actions.erase_subject(ERASER, "patient-7", scope="acme", reason=WHY)
+    assert report.erased == {"records": 1}
+    assert not (await desk.read("patient-7", scope="globex")).erased
+
+
+async def test_the_chain_does_not_name_a_person_who_was_erased(desk: Desk) -> None:
+    await keep_about(desk, "patient-7")
+    await desk.actions.erase_subject(ERASER, "patient-7", reason=WHY)
+    assert await desk.outcomes() == ["begun", "done"]
+    assert "patient-7" not in str(await desk.entries())
+
+
+async def test_a_dry_run_of_erasing_a_subject_erases_nothing(desk: Desk) -> None:
+    await keep_about(desk, "patient-7")
+    report = await desk.actions.erase_subject(ERASER, "patient-7", reason=WHY, dry_run=True)
+    assert (report.erased, report.dry_run) == ({"records": 1}, True)
+    assert not (await desk.read("patient-7")).erased
+
+
+async def test_a_subject_is_erased_everywhere_by_those_alone_who_reach_everything(desk: Desk) -> None:
+    await keep_about(desk, "patient-7", scope="globex")
+    with pytest.raises(Forbidden):
+        await desk.actions.erase_subject(ACME, "patient-7", reason=WHY)
+    with pytest.raises(NotFound):
+        await desk.actions.erase_subject(ACME, "patient-7", scope="globex", reason=WHY)
+    assert not (await desk.read("patient-7", scope="globex")).erased
+
+
 async def test_a_body_is_shown_to_those_who_may_and_the_chain_says_so(desk: Desk) -> None:
     record = await desk.completed(value={"number": 12345678901234567890123})
     with pytest.raises(Forbidden):

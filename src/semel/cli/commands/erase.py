@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from contextlib import nullcontext
 from typing import Annotated
@@ -18,7 +17,7 @@ from semel.cli.printing import as_text, console
 from semel.cli.record_view import panel
 from semel.cli.store_option import Url, open_engine, store_at
 from semel.cli.timefmt import now
-from semel.core.erasure.port import SubjectErasureReport
+from semel.core.erasure.port import SubjectErasureReport, conceal_subject
 from semel.core.key import SHARED
 from semel.engine.admin import not_erasable
 
@@ -131,8 +130,7 @@ def _erase_subject(
         if not typer.confirm("\nErase it for good?", default=False):
             console().print("Nothing was erased.")
             raise typer.Exit(OTHER)
-    # The chain keeps for years who did what. A digest stands there for the person, who is not to be named any more.
-    target = f"subject {hashlib.sha256(subject.encode()).hexdigest()[:16]}"
+    target = conceal_subject(subject)
     entry = nullcontext() if dry_run else recorded(semel, action="erase", target=target, who=by, reason=reason)
     with entry:
         report = semel.erase_subject(subject, reason=reason, scope=where, by=by, scan=scan, dry_run=dry_run)

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -20,6 +21,7 @@ from semel.core.record import ERASED_RESOLUTION, Note
 RECORDS: Final = "records"
 _NAMED: Final = 20
 _LONGEST_REASON: Final = 1000
+_DIGITS: Final = 16
 
 
 class SubjectErasure(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,11 @@ class SubjectErasure(msgspec.Struct, frozen=True, kw_only=True):
     def note(self) -> str:
         """What is kept with an erased record."""
         return Note(ERASED_RESOLUTION, self.reason[:_LONGEST_REASON], self.by).text()
+
+
+def conceal_subject(subject: str) -> str:
+    """How a subject is named where it is kept for years who erased what: by a digest, and not as the person."""
+    return f"subject {hashlib.sha256(subject.encode()).hexdigest()[:_DIGITS]}"
 
 
 @dataclass(frozen=True, slots=True)

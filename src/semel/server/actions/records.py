@@ -17,7 +17,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from semel.core import codec
+from semel.core.erasure.port import SubjectErasureReport, conceal_subject
 from semel.core.flow import Flow, ask
+from semel.core.key import SHARED
 from semel.core.operations import Page, Query, Scan
 from semel.core.record import (
     Cancelled,
@@ -35,7 +37,7 @@ from semel.engine.admin import check_reach, count, is_reopenable, not_erasable, 
 from semel.engine.engine import RecordFilter, engine_of, query_of
 from semel.errors import NotResolvable, ResultNotKept, UsageError
 from semel.server.access import Permission, User
-from semel.server.actions.checks import ActionsBase, not_found_error
+from semel.server.actions.checks import ActionsBase, check_reason, not_found_error
 from semel.server.refusals import Invalid, NotPossible, refusal_of
 
 PAGE: Final = 50
@@ -239,6 +241,49 @@ class RecordActions(ActionsBase):
             return await self.semel.erase(record.key, reason=reason, by=user.name)
 
         return await self.change_record(user, Permission.ERASE, record, decide, reason=reason)
+
+    async def erase_subject(
+        self,
+        user: User,
+        subject: str,
+        *,
+        reason: str,
+        scope: str | None = None,
+        scan: bool = False,
+        dry_run: bool = False,
+    ) -> SubjectErasureReport:
+        """Erase all that is kept about a subject, in one scope, or (None) in all of them.
+
+        The chain names the subject by a digest, so that it does not keep what has to go.
+
+        Raises:
+            Forbidden: the user may not, or not in every scope.
+            NotFound: the scope is not one of the user's.
+            Invalid: there is no subject, or no reason.
+        """
+        self.demand(user, Permission.ERASE)
+        if scope is None:
+            self.demand_everywhere(user, Permission.ERASE)
+        elif not user.reaches(scope):
+            raise not_found_error("such scope")
+        if not subject:
+            raise Invalid("A subject is a text that is not empty; nothing was erased.", because="subject")
+
+        async def erase() -> SubjectErasureReport:
+            return await self.semel.erase_subject(
+                subject,
+                reason=reason,
+                scope=SHARED if scope == "" else scope,
+                by=user.name,
+                scan=scan,
+                dry_run=dry_run,
+            )
+
+        if dry_run:
+            check_reason(reason)
+            return await self.told(erase())
+        target = conceal_subject(subject)
+        return await self.change(user, Permission.ERASE, erase, scope=scope or "", target=target, reason=reason)
 
     async def change_record(
         self,

@@ -126,6 +126,16 @@ class Reason(Body, frozen=True, kw_only=True):
     reason: str
 
 
+class EraseSubject(Body, frozen=True, kw_only=True):
+    """Whose data, where (`scope` empty: the shared one; null: everywhere), and why."""
+
+    subject: str
+    reason: str
+    scope: str | None = None
+    scan: bool = False
+    dry_run: bool = False
+
+
 class Decision(Reason, frozen=True, kw_only=True):
     """A decision about a record. With `fence` it is refused where the record has changed since it was looked at."""
 

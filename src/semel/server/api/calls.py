@@ -148,6 +148,15 @@ async def call_erase(call: Call) -> RecordView:
     return RecordView.of(found)
 
 
+async def call_erase_subject(call: Call) -> views.ErasureView:
+    """Erase all that is kept about a subject."""
+    body: bodies.EraseSubject = call.body
+    report = await call.actions.erase_subject(
+        call.user, body.subject, reason=body.reason, scope=body.scope, scan=body.scan, dry_run=body.dry_run
+    )
+    return views.ErasureView.of(report)
+
+
 async def call_letters(call: Call) -> views.LetterList:
     """Dead letters of a consumer, page by page."""
     query: bodies.ListLetters = call.query

@@ -162,6 +162,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         act=calls.call_erase,
         body=bodies.Decision,
     ),
+    _post(
+        "/subjects/erase",
+        "erase_subject",
+        P.ERASE,
+        "Erase all that is kept about a subject.",
+        gives=views.ErasureView,
+        act=calls.call_erase_subject,
+        body=bodies.EraseSubject,
+    ),
     _get(
         "/consumers/{consumer:path}/letters",
         "list_letters",

@@ -13,6 +13,7 @@ import msgspec
 
 from semel.batch import BatchStatus
 from semel.batch.items import ItemResult
+from semel.core.erasure.port import SubjectErasureReport
 from semel.core.events.letters import StoredLetter
 from semel.core.events.outbox import ParkedEvent, StreamLag
 from semel.core.record import Failure, instant
@@ -312,6 +313,33 @@ class SweepView(msgspec.Struct, frozen=True):
     reconciled: int
     held: int
     invalidated: int
+
+
+class RefusedErasure(msgspec.Struct, frozen=True):
+    """What was not erased for one reason, and the names of the first of them."""
+
+    kind: str
+    why: str
+    number: int
+    names: list[str]
+
+
+class ErasureView(msgspec.Struct, frozen=True):
+    """What was erased about a subject, or would be, by kind; and what was not."""
+
+    erased: dict[str, int]
+    refused: list[RefusedErasure]
+    dry_run: bool
+
+    @classmethod
+    def of(cls, report: SubjectErasureReport) -> ErasureView:
+        """As the API shows a report."""
+        refused = [
+            RefusedErasure(kind, one.why, one.number, list(one.names))
+            for kind, refusals in report.refused.items()
+            for one in refusals
+        ]
+        return cls(dict(report.erased), refused, report.dry_run)
 
 
 class UserView(msgspec.Struct, frozen=True):
