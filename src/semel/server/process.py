@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -26,7 +27,7 @@ from semel.server.app import find_attention, make_app
 from semel.server.attention import AttentionFinder
 from semel.server.engines import as_async
 from semel.server.maintenance import Due, Maintenance
-from semel.server.settings import ServerSettings
+from semel.server.settings import ServerSettings, find_risks
 from semel.server.tokens import Tokens
 from semel.telemetry import AttentionCollector
 
@@ -80,7 +81,7 @@ def make_server_app(
         metrics=_metrics_writer(known, registry or CollectorRegistry()),
         open_metrics=settings.open_metrics,
         hosts=settings.answered_names,
-        pages=_console_pages if settings.console else None,
+        pages=partial(_console_pages, settings) if settings.console else None,
         background=background,
     )
 
@@ -140,7 +141,7 @@ def _metrics_writer(semel: AsyncSemel, registry: CollectorRegistry) -> Callable[
     return write
 
 
-def _console_pages(api: Api) -> Sequence[BaseRoute]:
+def _console_pages(settings: ServerSettings, api: Api) -> Sequence[BaseRoute]:
     from semel.server.console.app import make_console  # it loads the templates
 
     async def find_user(request: Request) -> User | None:
@@ -150,5 +151,7 @@ def _console_pages(api: Api) -> Sequence[BaseRoute]:
             return None
 
     sign_in = "/sign-in" if isinstance(api.sign_in, ByToken) else ""
-    console = make_console(api.actions, api.bulk, api.runner, user=find_user, sign_in=sign_in)
+    console = make_console(
+        api.actions, api.bulk, api.runner, user=find_user, sign_in=sign_in, findings=find_risks(settings)
+    )
     return [Mount("/", app=console, name="console")]

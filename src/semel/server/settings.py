@@ -77,7 +77,11 @@ class ServerSettings:
 
 def examine_server(table: Mapping[str, Any]) -> list[Finding]:
     """What is to be fixed about the table `[server]`; nothing where it is as it is by default."""
-    made = ServerSettings(**table)
+    return find_risks(ServerSettings(**table))
+
+
+def find_risks(made: ServerSettings) -> list[Finding]:
+    """What is to be fixed about how a server is set up."""
     findings = []
     if not made.is_loopback:
         advice = "Listen on 127.0.0.1 behind a proxy with TLS, or keep others from the port."
