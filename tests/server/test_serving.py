@@ -57,6 +57,7 @@ async def test_a_browser_that_is_signed_in_sees_what_needs_a_person(desk: Desk) 
 @pytest.mark.anyio
 async def test_the_page_of_the_doctor_shows_a_server_that_knows_no_users(tmp_path: Path) -> None:
     async with AsyncSemel(f"sqlite:///{tmp_path}/s.db") as semel:
+        await semel.sweep()  # makes the tables
         client = client_of(make_server_app(semel, ServerSettings(authentication=False), due=later))
         assert "everybody who reaches it is an admin" in (await client.get("/doctor")).text
 
