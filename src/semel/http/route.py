@@ -130,8 +130,8 @@ class Settings:
             f"policy= is a Policy, not {type(self.policy).__name__}",
         )
         yield (
-            isinstance(self.policy, Policy) and self.policy.redact,
-            "redact= does not reach into a response; write keep_response=False to keep nothing of it",
+            self.keep_response and isinstance(self.policy, Policy) and self.policy.redact,
+            "redact= does not reach into a response: give the route a policy without it, or write keep_response=False",
         )
         yield self.in_progress_status not in (None, *_IN_PROGRESS), "in_progress_status= is 409, 425 or 429"
         yield (

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,23 @@ def test_results_of_items_are_redacted(semel: Semel, tmp_path: Path) -> None:
     assert not is_stored(tmp_path, PAN)
 
 
+def test_results_of_a_page_that_commits_as_a_whole_are_redacted(semel: Semel, tmp_path: Path) -> None:
+    @contextmanager
+    def begin() -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(tmp_path / "semel.db", isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+
+    def pay(data: int, session: Any) -> dict[str, Any]:
+        return PAID
+
+    batch = Batches(semel).start("b-1", range(2), operation="bulk")
+    batch.run(pay, redact=REDACT, transaction=begin, commit="page")
+    assert is_stored(tmp_path, "[redacted]")
+    assert not is_stored(tmp_path, PAN)
+
+
 def test_a_file_can_say_what_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "semel.toml").write_text('store = "memory://"\n[operations.charge]\nredact = ["card.number"]\n')
     settings = read_settings(tmp_path / "semel.toml", {})
@@ -204,9 +222,10 @@ def test_a_path_that_is_none_is_refused_at_decoration(semel: Semel) -> None:
         semel.once(key="order", redact=("card..number",))
 
 
-def test_a_route_does_not_take_paths() -> None:
+def test_a_route_that_keeps_its_responses_does_not_take_paths() -> None:
     with pytest.raises(UsageError, match="keep_response=False"):
         RouteSettings(policy=Policy(redact=REDACT))
+    assert not RouteSettings(policy=Policy(redact=REDACT), keep_response=False).keep_response
 
 
 def test_a_response_is_not_kept_where_its_policy_has_paths() -> None:
