@@ -125,6 +125,7 @@ _POLICY: Final[dict[str, Reader]] = {
     "reconcile_after": read_duration,
     "store_down": _one_of(StoreDown),
     "max_result": _read_count,
+    "redact": _read_texts,
 }
 TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
     "policy": _POLICY,

@@ -32,6 +32,7 @@ _PLACES: Final = {
         "max_runtime",
         "reconcile",
         "reconcile_after",
+        "redact",
         "retry_errors",
         "store_down",
         "wait_for",

@@ -40,6 +40,7 @@ class ItemPolicyFields(TypedDict, total=False):
     reconcile_after: Duration
     store_down: StoreDown
     max_result: int
+    redact: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -620,7 +620,7 @@ class SyncRunner:
         value = sync_call_function(functools.partial(handler.function, **given))
         if isinstance(value, Skip):
             raise value  # noting why takes a record: its page runs one by one
-        outcome = codec.encode(value, settings.shape, settings.policy.max_result)
+        outcome = codec.encode(value, settings.shape, settings.policy.max_result, settings.policy.redact)
         return ItemEnd(item.position, ItemStatus.COMPLETED, None, outcome)
 
     def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:

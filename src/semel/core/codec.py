@@ -362,25 +362,25 @@ class UpgradingAdapter:
     """
 
     def __init__(self, shape: Shape, upgrade: Callable[[Any], Any]) -> None:
-        self._shape = shape
+        self.inner = shape
         self._upgrade = upgrade
         self.certain = shape.certain
 
     def lower(self, value: Any) -> Any:
         """As the annotation does."""
-        return self._shape.lower(value)
+        return self.inner.lower(value)
 
     def lift(self, data: Any) -> Any:
         """The value that `data` stands for, now or before the annotation was changed."""
         try:
-            return self._shape.lift(data)
+            return self.inner.lift(data)
         except Exception:  # noqa: BLE001 - each kind of annotation has errors of its own
             return self._apply_upgrade(data)
 
     def fit(self, data: Any) -> Any:
         """The same of what a person meant."""
         try:
-            return self._shape.fit(data)
+            return self.inner.fit(data)
         except Exception:  # noqa: BLE001 - as above
             return self._apply_upgrade(data)
 
@@ -391,14 +391,14 @@ class UpgradingAdapter:
         except Exception as problem:
             raise _upgrade_error(f"upgrade={name} raised {_safe_reason(problem)}") from problem
         try:
-            return self._shape.lift(self._lower_upgraded(value))
+            return self.inner.lift(self._lower_upgraded(value))
         except Exception as problem:
             why = f"what upgrade={name} gave does not fit the declared result ({_safe_reason(problem)})"
             raise _upgrade_error(why) from problem
 
     def _lower_upgraded(self, value: Any) -> Any:
         try:
-            return self._shape.lower(value)
+            return self.inner.lower(value)
         except Exception:  # noqa: BLE001 - then it is plain data already, or nothing that fits
             return value
 
@@ -409,14 +409,19 @@ def _upgrade_error(why: str) -> RecordUnreadable:
     )
 
 
-def encode(value: Any, shape: Shape, max_result: int) -> bytes:
-    """The outcome envelope of a result; a tombstone where it cannot be kept. Never raises."""
-    codec, body, why = PLAIN, _encode_certain(value, shape), ""
+def encode(value: Any, shape: Shape, max_result: int, redact: tuple[str, ...] = ()) -> bytes:
+    """The outcome envelope of a result, without what stands at the paths of `redact`. Never raises.
+
+    It is a tombstone where the result cannot be kept.
+    """
+    codec, body, why = PLAIN, b"" if redact else _encode_certain(value, shape), ""
     if not body:
         body, why = _encode_checked(value, shape)
     if not body and not isinstance(shape, PlainAdapter):
         # Plain data of another type than declared (an int from a `float` function) is kept as what it is.
         codec, (body, _) = UNDECLARED, _encode_checked(value, PlainAdapter())
+    if redact:
+        body, why = _encode_redacted(value, body, shape if codec == PLAIN else PlainAdapter(), redact)
     if not body:
         return pack_tombstone(why)
     packed = pack_outcome(codec, body)
@@ -445,6 +450,45 @@ def _encode_checked(value: Any, shape: Shape) -> tuple[bytes, str]:
     except Exception as problem:  # noqa: BLE001 - whatever a value does when taken apart, the effect has happened
         return b"", f"the result cannot be encoded: {_safe_reason(problem)}"
     return b"", "the result does not come back equal: it holds more, or other types, than is declared"
+
+
+def _encode_redacted(value: Any, body: bytes, shape: Shape, paths: tuple[str, ...]) -> tuple[bytes, str]:
+    """The bytes without what stands at `paths`; nothing, and the reason, where that is no value of the shape any more.
+
+    A reason quotes no error here: its text could hold the very member that is not to be stored.
+    """
+    if not body:
+        return b"", "the result does not come back equal, or cannot be encoded"
+    if isinstance(value, ClosedStruct):
+        return b"", "redact= does not reach into an HTTP response"
+    try:
+        data = serializer.loads(body)
+        for path in paths:
+            # A path of names says nothing of a value that has none, such as the reference that a step gives.
+            if path.startswith("*") or _has_names(value):
+                data = _redact(data, shape, path)
+        shape.lift(data)
+        return serializer.dumps(data), ""
+    except serializer.NotPlain as problem:
+        return b"", f"redact= does not fit the result: {problem}"
+    except Exception as problem:  # noqa: BLE001 - whatever a class does when put together, the effect has happened
+        kind = type(problem).__name__
+        return b"", f"the result cannot be read back once redacted ({kind}): declare the member as a text"
+
+
+def _has_names(value: Any) -> bool:
+    """Whether the parts of a value have names, even where they are stored in a row."""
+    kind: Any = type(value)
+    return isinstance(value, dict) or hasattr(value, "_fields") or _layout_of(kind) is not None
+
+
+def _redact(data: Any, shape: Shape, path: str) -> Any:
+    if isinstance(shape, UpgradingAdapter):
+        shape = shape.inner
+    if isinstance(shape, UnionAdapter):
+        name, body = data
+        return [name, serializer.redact(body, path)]
+    return serializer.redact(data, path)
 
 
 def _safe_reason(problem: Exception) -> str:

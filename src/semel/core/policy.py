@@ -54,6 +54,8 @@ class Policy:
         reconcile_after: how long after the lease ended the hook may be asked, at the earliest.
         store_down: whether to refuse or to run unprotected when the store does not answer.
         max_result: a larger encoded result is not kept; duplicates get `ResultNotKept`.
+        redact: paths to members of results and step values that are stored as "[redacted]", such as `"card.number"`,
+            with `*` for every element or member; the first caller gets them, a replay does not.
     """
 
     keep_for: timedelta = timedelta(hours=24)
@@ -69,6 +71,7 @@ class Policy:
     reconcile_after: timedelta = timedelta(seconds=30)
     store_down: StoreDown = "refuse"
     max_result: int = 1024 * 1024
+    redact: tuple[str, ...] = ()
 
     if TYPE_CHECKING:
 
@@ -86,6 +89,7 @@ class Policy:
         _count("max_attempts", self.max_attempts, optional=True)
         _count("max_result", self.max_result, optional=False)
         _hook(self)
+        _paths(self)
 
     def replace(self, **changes: Unpack[PolicyFields]) -> Policy:
         """A copy with `changes`, checked again."""
@@ -110,6 +114,7 @@ class PolicyFields(TypedDict, total=False):
     reconcile_after: Duration
     store_down: StoreDown
     max_result: int
+    redact: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,3 +215,19 @@ def _hook(policy: Policy) -> None:
     if policy.reconcile is not None and policy.in_doubt != "reconcile":
         message = f'reconcile= is only asked under in_doubt="reconcile", and this is "{policy.in_doubt}"; nothing ran.'
         raise PolicyInvalid(message)
+
+
+def _paths(policy: Policy) -> None:
+    given: object = policy.redact
+    if not isinstance(given, (tuple, list)):
+        message = f'redact takes several paths, as in ("card.number",), not {given!r}; nothing ran.'
+        raise PolicyInvalid(message)
+    for path in given:
+        if (
+            not isinstance(path, str)
+            or not all(path.split("."))
+            or any(part != part.strip() for part in path.split("."))
+        ):
+            message = f'redact takes paths such as "card.number" or "items.*.pan", not {path!r}; nothing ran.'
+            raise PolicyInvalid(message)
+    object.__setattr__(policy, "redact", tuple(given))

@@ -3,6 +3,8 @@
 - `loads(dumps(x))` equals `x` with the same types at every level, or `dumps` raises `NotPlain`.
 - MessagePack carries what it can by itself; tuples, sets, decimals, dates and big integers are extension types.
 - No class is ever looked up by a name found in data.
+- `redact` copies: what a caller holds is never changed. A path that leads into something without names is refused,
+  because nobody can tell what it was meant for.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 MAX_DEPTH = 100  # a few frames each, so that what one stack could write another can read
+REDACTED = "[redacted]"
 _INT64 = range(-(2**63), 2**64)
 _MICROSECOND = timedelta(microseconds=1)
 _encode = msgspec.msgpack.Encoder().encode
@@ -51,6 +54,29 @@ def loads(data: bytes) -> Any:
     except Exception as problem:  # it shows in many ways: no such day, no such number, no end of nesting
         message = f"the data is damaged ({type(problem).__name__})"
         raise Damaged(message) from problem
+
+
+def redact(value: Any, path: str) -> Any:
+    """A copy of plain data in which the members at `path` read "[redacted]"; a member that is not there needs nothing.
+
+    Raises:
+        NotPlain: the path leads into something that is neither nothing nor has members of such names.
+    """
+    return _redact(value, path.split("."))
+
+
+def _redact(value: Any, parts: list[str]) -> Any:
+    if not parts:
+        return REDACTED
+    name, rest = parts[0], parts[1:]
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return {key: _redact(item, rest) if name in ("*", str(key)) else item for key, item in value.items()}
+    if name == "*" and isinstance(value, (list, tuple, set, frozenset)):
+        return type(value)(_redact(item, rest) for item in value)
+    message = f"a {type(value).__qualname__} has no member {name!r} that could be redacted"
+    raise NotPlain(message)
 
 
 def _lower(value: Any, depth: int) -> Any:

@@ -271,8 +271,8 @@ class AsyncCall(AsyncPerformer, CallFlow, Generic[T]):
         check_async_handler(work.func)
         refuse_plain_step(name, self, within)
         joined = None if within is None else engine.store.async_join(within)
-        shape, most = engine.shapes.of(work.func), self.request.policy.max_result
-        flow: Flow[Any] = step(self, name, shape, most, joined=joined is not None, retry_budget=engine.retry_budget)
+        shape, rules = engine.shapes.of(work.func), self.request.policy
+        flow: Flow[Any] = step(self, name, shape, rules, joined=joined is not None, retry_budget=engine.retry_budget)
         with context.joining(engine.store.name, joined), context.in_step(name):
             return await arun(flow, AsyncPerformer(engine, joined, work).perform)
 

@@ -494,7 +494,8 @@ class CallFlow(AttemptState):
         return Result(None, replayed=False)
 
     def _complete(self, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
-        outcome = codec.encode(value, self.request.shape, self.request.policy.max_result)
+        policy = self.request.policy
+        outcome = codec.encode(value, self.request.shape, policy.max_result, policy.redact)
         events = tuple(vars(self).get("_events", ()))
         # A key that is claimed for the first time has no letter.
         drops = self.request.drops_letter if self.lease.fence > 1 else None
@@ -672,7 +673,7 @@ def read_committed(lease: Lease) -> Flow[StoredRecord | None]:
 
 
 def step(
-    attempt: AttemptState, name: str, shape: codec.Shape, max_result: int, *, joined: bool, retry_budget: RetryBudget
+    attempt: AttemptState, name: str, shape: codec.Shape, policy: Policy, *, joined: bool, retry_budget: RetryBudget
 ) -> Flow[Any]:
     """One step: its recorded value if it is finished, else run it and record it under the lease."""
     attempt.check()
@@ -696,7 +697,7 @@ def step(
             attempt.steps.leave()
         raise
     attempt.check()
-    outcome = codec.encode(value, shape, max_result)
+    outcome = codec.encode(value, shape, policy.max_result, policy.redact)
     answer = yield from _save_step(attempt, Checkpoint(lease, Step(index, name, outcome)), retry_budget)
     if isinstance(answer, Lost):
         raise call_errors.lease_lost_error(attempt.key)

@@ -129,6 +129,10 @@ class Settings:
             self.policy is not None and not isinstance(self.policy, Policy),
             f"policy= is a Policy, not {type(self.policy).__name__}",
         )
+        yield (
+            self.keep_response and isinstance(self.policy, Policy) and self.policy.redact,
+            "redact= does not reach into a response: give the route a policy without it, or write keep_response=False",
+        )
         yield self.in_progress_status not in (None, *_IN_PROGRESS), "in_progress_status= is 409, 425 or 429"
         yield (
             not self.www_authenticate or "\r" in self.www_authenticate or "\n" in self.www_authenticate,

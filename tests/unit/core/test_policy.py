@@ -34,6 +34,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "reconcile_after": timedelta(seconds=30),
         "store_down": "refuse",
         "max_result": 1024 * 1024,
+        "redact": (),
     }
 
 
@@ -50,6 +51,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         {"store_down": "run"},
         {"max_attempts": 1},
         {"max_result": 1},
+        {"redact": ("card.number", "items.*.pan", "*")},
         {"final_errors": (ValueError,), "retry_errors": (OSError,)},
         {"final_errors": (Exception,)},
         {"final_errors": (LookupError,), "retry_errors": (KeyError,)},

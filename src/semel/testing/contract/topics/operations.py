@@ -109,6 +109,8 @@ BAD_POLICIES: list[dict[str, Any]] = [
     {"max_attempts": True},
     {"max_attempts": 1.5},
     {"max_result": 0},
+    {"redact": "card.number"},
+    {"redact": ("card..number",)},
     {"final_errors": ("ValueError",)},
     {"retry_errors": (int,)},
     {"final_errors": (UsageError,)},
