@@ -38,7 +38,17 @@ from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.decorated_caller import CallStep, DecoratedCall, call_decorated
 from semel_lab.simulate.loop import EFFECT, GONE, LOOK, START, Gone, Point, driven
 from semel_lab.simulate.process import READY
-from semel_lab.simulate.world import KEYS, SECOND, SHAPE, Asker, Broken, Declined, NothingHappened, request_of
+from semel_lab.simulate.world import (
+    KEYS,
+    SECOND,
+    SHAPE,
+    STEP_POLICY,
+    Asker,
+    Broken,
+    Declined,
+    NothingHappened,
+    request_of,
+)
 
 if TYPE_CHECKING:
     from semel_lab.simulate.process import Visit, Worker
@@ -374,7 +384,7 @@ class Caller:
             if isinstance(self.body, DecoratedCall):
                 yield CallStep(name, self._step(state, index))
                 continue
-            flow = step(state, name, SHAPE, 1_000_000, joined=False, retry_budget=self.worker.retry_budget)
+            flow = step(state, name, SHAPE, STEP_POLICY, joined=False, retry_budget=self.worker.retry_budget)
             yield from driven(flow, {RunStep: lambda _: self._step(state, index)})  # noqa: B023 - used at once
         if before:
             yield before

@@ -64,6 +64,8 @@ CallStyle = Literal["flow", "decorated"]
 SECOND: Final = 1_000_000
 OPERATION: Final = "charge"
 SHAPE: Final = PlainAdapter()
+STEP_POLICY: Final = Policy()
+"""What steps are recorded under: as an operation that sets nothing."""
 KEYS: Final = (
     Key.of("v", operation=OPERATION, scope="a"),
     Key.of("v", operation=OPERATION, scope="b"),  # the same value for somebody else

@@ -35,7 +35,7 @@ from semel_lab.simulate.loop import Gone, driven
 from semel_lab.simulate.models import Begin, Commit, Isolation, Rollback, Session
 from semel_lab.simulate.process import whole
 from semel_lab.simulate.within.world import NEIGHBOUR, Kind, level_of, request_of
-from semel_lab.simulate.world import KEYS, SECOND, SHAPE, Broken, NothingHappened
+from semel_lab.simulate.world import KEYS, SECOND, SHAPE, STEP_POLICY, Broken, NothingHappened
 
 if TYPE_CHECKING:
     from semel_lab.simulate.within.simulation import WithinSimulation
@@ -276,7 +276,7 @@ class WithinCaller:
 
     def _step(self, state: AttemptState) -> Body:
         """The work is a step: in the caller's transaction, or in one that is open no longer than the step."""
-        flow = step(state, "hold", SHAPE, 1_000_000, joined=True, retry_budget=RetryBudget(whole))
+        flow = step(state, "hold", SHAPE, STEP_POLICY, joined=True, retry_budget=RetryBudget(whole))
         inline: dict[type, Any] = {
             JoinTransaction: self._joined,
             Checkpoint: self._joined,
