@@ -13,7 +13,10 @@ SPOKEN = {"dialect", "plan"}
 WHERE_NEEDED = {"driver", "listener"}
 """Servers of SQL share the driver in `stores/sql`; not every store tells of ends."""
 EXTRAS = {
-    "postgresql": {"outbox": "events are read by snapshots of transactions, which only this server has"},
+    "postgresql": {
+        "outbox": "events are read by snapshots of transactions, which only this server has",
+        "json_rows": "a record that a statement gives out as one text, which costs less than a column for each value",
+    },
     "mysql": {"outbox": "published events are deleted, because nothing tells which commits have been seen"},
     "sqlite": {
         "commands": "what plans yield to the drivers",

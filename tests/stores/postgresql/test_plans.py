@@ -26,6 +26,7 @@ HOT: dict[str, Make] = {
     "first claim of many": lambda dialect: dialect.claim(claims(3), joined=False, turn=0),
     "claim one": lambda dialect: dialect.claim(claims(1), joined=False, turn=1),
     "claim many": lambda dialect: dialect.claim(claims(3), joined=False, turn=1),
+    "claim in the caller's transaction": lambda dialect: next(dialect.claim_short(claims(1)[0])),
     "complete one": lambda dialect: dialect.write("complete", [(*LEASES[0], b"x")], transaction=None),
     "complete many": lambda dialect: dialect.write("complete", [(*one, b"x") for one in LEASES], transaction=None),
     "renew many": lambda dialect: dialect.write("renew", [(*one, SECOND) for one in LEASES], transaction=None),

@@ -51,7 +51,7 @@ from semel.stores.rows import (
 )
 from semel.stores.search import Wording, select_records, term_numbers
 from semel.stores.sql import context
-from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values
+from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values, Won
 from semel.stores.sql.settings import Settings
 
 _LEASE: Final = ("digest", "nonce", "fence")
@@ -229,6 +229,12 @@ class MysqlDialect(ServerSweeps):
             for number in term_numbers(operation.about)
         ]
         return self._list("keep_terms", sorted(rows), then) if rows else then
+
+    def claim_short(self, claim: Claim) -> Asking[Won | Row | None]:
+        """No such word: the gates of the key are asked by `claim`."""
+        del claim
+        return None
+        yield
 
     def keep_terms(self, claim: Claim, record: StoredRecord) -> Keeping:
         """Keep them once it is known that the key is not another transaction's: looking at it would wait for that."""

@@ -29,6 +29,7 @@ from semel.core.operations import (
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
 from semel.stores.postgresql.batch.dialect import PostgresBatch
+from semel.stores.postgresql.json_rows import row_of
 from semel.stores.postgresql.operators.dialect import PostgresAudit
 from semel.stores.postgresql.outbox import PostgresOutbox, arrays_of
 from semel.stores.rows import (
@@ -45,7 +46,7 @@ from semel.stores.rows import (
     worker_row,
 )
 from semel.stores.search import Wording, select_records, term_numbers
-from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values
+from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values, Won
 from semel.stores.sql.settings import Settings
 
 # Literally the WHERE of the partial index, without which the planner cannot know that it holds all that is asked for.
@@ -119,6 +120,7 @@ _LETTER: Final = {
 _INPUTS: Final[dict[str, dict[str, str]]] = {
     "claim": _CLAIM,
     "claim_first": _CLAIM,
+    "claim_here": _CLAIM,
     "renew": {**_LEASE, "lease_us": "bigint"},
     "complete": _COMPLETE,
     "complete_letter": {**_COMPLETE, "letter": "bytea"},
@@ -172,6 +174,7 @@ _LATER: Final = (
     *("input", "in_order", "e_in_order", "transaction", "found", "restrictions", "order"),
     *("kept_terms", "dropped_terms", "terms", "unless_said", "sign", "riding"),
 )
+_HELD: Final = (None,) * (len(RECORD_COLUMNS) - 1)
 _TERMS_OF_ONE: Final = "SELECT e.digest, t.term FROM e CROSS JOIN unnest(?::bigint[]) AS t(term)"
 _TERMS_OF_MANY: Final = "SELECT t.digest, t.term FROM unnest(?::bytea[], ?::bigint[]) AS t(digest, term)"
 _CLOCK: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -316,7 +319,9 @@ class PostgresDialect(ServerSweeps):
             is_list = form in ("alike", "many")
             text = text.replace("{in_order}", "ORDER BY w.digest" if is_list else "")
             text = text.replace("{e_in_order}", "(SELECT * FROM e ORDER BY digest)" if is_list else "e")
-            text = self._with_terms(text, _TERMS_OF_MANY if form == "many" else _TERMS_OF_ONE, about=about)
+            terms = _TERMS_OF_MANY if form == "many" else _TERMS_OF_ONE
+            keep = "keep_terms_here" if name == "claim_here" else "keep_terms"
+            text = self._with_terms(text, terms, keep, about=about)
             text = text.replace("{riding}", riding)
             self._texts[name + riding, form, about] = text
         return text
@@ -331,10 +336,10 @@ class PostgresDialect(ServerSweeps):
         conditions = {"one": "", "here": _SAME_DATABASE.format(**self._names), "same": _SAME_TRANSACTION}
         return _one(columns, self._clock, conditions[form])
 
-    def _with_terms(self, text: str, terms: str, *, about: bool) -> str:
+    def _with_terms(self, text: str, terms: str, keep: str, *, about: bool) -> str:
         """A claim that keeps what its record is searched by, and no longer what another one said before."""
         sql = self._sql
-        kept = sql["keep_terms"].replace("{terms}", terms) if about else ""
+        kept = sql[keep].replace("{terms}", terms) if about else ""
         dropped = sql["drop_terms"].replace("{unless_said}", sql["unless_said"] if about else "")
         return text.replace("{kept_terms}", kept).replace("{dropped_terms}", dropped)
 
@@ -344,18 +349,34 @@ class PostgresDialect(ServerSweeps):
         return Command(self.text(name, "many"), tuple(list(column) for column in zip(*rows, strict=True)))
 
     def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
-        """Claims on the store's own connection, or one in the caller's transaction."""
+        """Claims on the store's own connection, or one in the caller's transaction, after `claim_short`."""
+        if joined:
+            return self._claim_here("claim", claims[0])
         name = "claim" if turn else "claim_first"
         about = any(claim.about is not NOTHING for claim in claims)
-        if joined:
-            values = _claim_row(claims[0], lease_us=0)  # inside a transaction there is no lease
-            terms = (term_numbers(claims[0].about),) if about else ()
-            return Command(self.text(name, "here", about=about), (*values, Known.INSTALL, *terms))
         if about:
             return self._claim_about(name, claims)
         if len(claims) > 1 and _are_alike(claims):
             return self._alike(name, claims)
         return self._asked(name, [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims])
+
+    def _claim_here(self, name: str, claim: Claim) -> Command:
+        about = claim.about is not NOTHING
+        values = _claim_row(claim, lease_us=0)  # inside a transaction there is no lease
+        terms = (term_numbers(claim.about),) if about else ()
+        return Command(self.text(name, "here", about=about), (*values, Known.INSTALL, *terms))
+
+    def claim_short(self, claim: Claim) -> Asking[Won | Row | None]:
+        """The first word of a claim in the caller's transaction."""
+        rows = yield self._claim_here("claim_here", claim)
+        if not rows:
+            return None
+        now, found, is_free, status, transaction = rows[0]
+        if status == "running":
+            return Won(now, transaction)
+        if found is not None:
+            return (*row_of(found), now, None)
+        return None if is_free else (claim.key.digest, *_HELD, now, None)
 
     def _claim_about(self, name: str, claims: Sequence[Claim]) -> Command:
         rows = [_claim_row(claim, lease_us=claim.terms.lease_us) for claim in claims]

@@ -55,6 +55,36 @@ won AS (
 ){kept_terms}
 {claimed};
 
+-- The first word of a claim in the caller's transaction, in short. What was won is known from the claim itself, and a record
+-- that was met is told as one text: to prepare a column for each value of a record would cost the server a quarter of the
+-- statement, whether there is a record or not. The mark of a restored backup changes the status of what was won; then
+-- `claim` tells the record.
+-- name: claim_here
+WITH e AS MATERIALIZED ({input}),
+seen AS MATERIALIZED (
+    SELECT row_to_json(r)::text AS found
+    FROM e CROSS JOIN LATERAL (SELECT {record} FROM {record_table} AS x WHERE x.digest = e.digest OFFSET 0) AS r
+),
+wanted AS MATERIALIZED (
+    SELECT e.*, pg_try_advisory_xact_lock(e.lock) AS free FROM e WHERE NOT EXISTS (SELECT 1 FROM seen)
+),
+won AS (
+    INSERT INTO {record_table} AS r ({claim_columns})
+    SELECT {claim_row} FROM wanted AS w WHERE w.free
+    ON CONFLICT (digest) DO NOTHING
+    RETURNING r.status, {transaction} AS transaction
+){kept_terms}
+SELECT e.now, s.found, w.free, o.status, o.transaction
+FROM e LEFT JOIN seen AS s ON true LEFT JOIN wanted AS w ON true LEFT JOIN won AS o ON true;
+
+-- name: keep_terms_here
+, kept AS (
+    INSERT INTO {search_table} AS s (created_us, term, digest, scope)
+    SELECT w.now, t.term, w.digest, w.scope FROM won AS o CROSS JOIN wanted AS w CROSS JOIN unnest(?::bigint[]) AS t(term)
+    WHERE o.status = 'running'
+    ON CONFLICT (digest, term) DO UPDATE SET created_us = excluded.created_us, scope = excluded.scope
+)
+
 -- What a record was searched by before it was claimed again, or in the life before, is not said of it any more. What is
 -- said again stays, because the order of two writes in one statement is not defined.
 -- name: drop_terms

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from enum import Enum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -501,11 +501,29 @@ class ServerSweeps:
         return marked
 
 
+class Won(NamedTuple):
+    """A claim in the caller's transaction that wrote its record.
+
+    Attributes:
+        now: when.
+        transaction: the name of the caller's transaction.
+    """
+
+    now: int
+    transaction: str
+
+
 class ServerDialect(Dialect, Protocol):
     """The statements of one kind of server."""
 
     def note_taken_over(self, digest: bytes) -> Command | None:
         """Enter what a claim has taken over in the caller's transaction, where its statement has not done so."""
+
+    def claim_short(self, claim: Claim) -> Asking[Won | Row | None]:
+        """A claim in the caller's transaction, in short, where the server has such a word.
+
+        What it won, or a row as `claim` tells it; None: `claim` decides.
+        """
 
     def claim(self, claims: Sequence[Claim], *, joined: bool, turn: int) -> Command:
         """Claims, at the `turn`th try, from 0. Rows of `RECORD_COLUMNS`, now, and the transaction's name or None.

@@ -70,10 +70,10 @@ from semel.core.record import Entry, Failure, Lease, Status, StoredRecord, Worke
 from semel.core.store import Answers, Plan
 from semel.errors import StoreUnavailable, UsageError
 from semel.stores.letters import letter_of, letter_with, page_of
-from semel.stores.rows import record_of, steps_of, storable, stored_failure
+from semel.stores.rows import new_record, record_of, steps_of, storable, stored_failure
 from semel.stores.search import counts_of
 from semel.stores.sql.batch.plan import BATCH_OPERATIONS, plan_batch
-from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values
+from semel.stores.sql.dialect import Command, Dialect, Row, ServerDialect, Values, Won
 from semel.stores.sql.errors import RecordHeld, RowError, RowLocked, ended, other_database
 from semel.stores.sql.events.outbox import OUTBOX_PLANS
 from semel.stores.sql.operators.plan import OPERATOR_PLANS
@@ -87,6 +87,8 @@ Judged = Answer | Exception | None
 def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> Plan:
     """Send what can be sent together; a claim refused by a row that has changed since is sent again."""
     answers: list[Judged] = [None] * len(asked)
+    if joined:
+        answers[0] = yield from _claim_shortly(dialect, asked[0])
     for turn in range(_ROUNDS):
         open_ = [place for place, answer in enumerate(answers) if answer is None]
         if not open_:
@@ -100,6 +102,13 @@ def claims(dialect: ServerDialect, asked: Sequence[Claim], *, joined: bool) -> P
             line = by_digest.get(asked[place].key.digest)
             answers[place] = yield from _judge_row(dialect, asked[place], line, joined=joined)
     return [_contention_error() if answer is None else answer for answer in answers]
+
+
+def _claim_shortly(dialect: ServerDialect, claim: Claim) -> Generator[Command, list[Row], Judged]:
+    told = yield from dialect.claim_short(claim)
+    if isinstance(told, Won):
+        return replace(granted(new_record(claim, told.now, lease_us=0)), transaction=told.transaction)
+    return (yield from _judge_row(dialect, claim, told, joined=True))
 
 
 def _judge_row(
