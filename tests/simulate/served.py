@@ -15,7 +15,7 @@ from semel_lab.simulate.models import Act, Begin, Commit, Rollback
 from tests.effort import FULL
 from tests.simulate.sequences import Real
 
-SEQUENCES: Final = 10_000 if FULL else 200
+SEQUENCES: Final = 10_000 if FULL else 120
 FEWER: Final = SEQUENCES if FULL else 60
 """For a server that takes ten times as long to answer as the others do."""
 PARTS: Final = 10 if FULL else 1

@@ -9,7 +9,7 @@ from tests.effort import FULL
 from tests.simulate.event_mutants import EVENT_MUTANTS, EventMutant
 from tests.simulate.unshrunk import unshrunk
 
-BY_CHANCE = 20_000 if FULL else 400
+BY_CHANCE = 20_000 if FULL else 150
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -21,7 +21,7 @@ def test_every_invariant_holds(world: EventWorld) -> None:
 
 def test_with_one_fault_every_schedule_is_right() -> None:
     small = EventWorld(name="events: small", processes=1, budget=1, slow=0, transaction=True, outbox=True)
-    explored = every(small, 20_000 if FULL else 2_000)
+    explored = every(small, 20_000 if FULL else 600)
     assert not explored.failing, str(explored.failing[0])
     assert explored.schedules > 10
 
