@@ -62,15 +62,14 @@ def from_outbox(kept: OutboxEvent) -> Event:
     if data is not None and not kept.binary:
         data = _decode(data)
     return restore_event(
-        kept.type,
-        kept.source,
-        kept.subject,
-        data,
-        kept.id,
-        None if kept.time_us is None else instant(kept.time_us),
-        kept.content_type,
-        dataschema,
-        extensions,
-        True,  # noqa: FBT003 - the id was given, or derived
-        kept.data,
+        type=kept.type,
+        source=kept.source,
+        subject=kept.subject,
+        data=data,
+        id=kept.id,
+        time=None if kept.time_us is None else instant(kept.time_us),
+        datacontenttype=kept.content_type,
+        dataschema=dataschema,
+        extensions=extensions,
+        body=kept.data,
     )
