@@ -53,7 +53,18 @@ _PURGE_EVERY: Final = 60.0
 _PURGE_LOT: Final = 5000
 
 
-Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
+Spawn = Callable[[Coroutine[Any, Any, Any]], Awaitable[asyncio.Task[Any]]]
+
+
+async def spawn(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Begin a task, and come back when what it asks the store first has gone out.
+
+    A publisher that never waits would otherwise hold it up until its own work is done.
+    """
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0)  # it begins,
+    await asyncio.sleep(0)  # and what it asked for is sent
+    return task
 
 
 class Publisher(Protocol):
@@ -148,7 +159,7 @@ class PartPublisher:
         progress: RelayProgress,
         is_patient: bool,
         observer: Observer,
-        spawn: Spawn = asyncio.create_task,
+        spawn: Spawn = spawn,
     ) -> None:
         self._part = part
         self._publisher = publisher
@@ -190,7 +201,7 @@ class PartPublisher:
         try:
             while not self.is_over:
                 batch = await (self._read(self._opened) if ahead is None else ahead)
-                ahead = self._spawn(self._read(batch.cursor)) if batch.may_read_on else None
+                ahead = await self._spawn(self._read(batch.cursor)) if batch.may_read_on else None
                 count += await self._publish_batch(batch)
                 await self._purge_when_due()
                 if batch.is_last:
@@ -390,7 +401,7 @@ class PartPublisher:
         """Now and then delete what was published long ago, beside publishing: however much it is holds nothing up."""
         if self._purging is None:
             if self._clock.monotonic() >= self._purge_at:
-                self._purging = self._spawn(self.purge())
+                self._purging = await self._spawn(self.purge())
         elif self._purging.done():
             ended, self._purging = self._purging, None
             self._purge_at = self._clock.monotonic() + _PURGE_EVERY

@@ -36,6 +36,7 @@ from semel.events.publishing import (
     RelaySettings,
     Spawn,
     TimeIsUp,
+    spawn,
 )
 from semel.validation import Duration, to_timedelta
 
@@ -131,7 +132,7 @@ class Relay:
         self._settings = RelaySettings(in_flight, batch, max_attempts, backoff or _BACKOFF, self.keep_for, parked)
         self._policy = Policy(lease_for=_LEASE, max_runtime=_LONGEST, when_running="reject")
         self._wake = asyncio.Event()
-        self._spawn: Spawn = asyncio.create_task
+        self._spawn: Spawn = spawn
 
     def __repr__(self) -> str:
         return f"Relay({self.outbox.stream!r})"

@@ -82,7 +82,7 @@ class RelayProcess:
             backoff=Backoff(first=0.1, most=0.1),
             keep_for=timedelta(0),
         )
-        self.relay._spawn = cast("Any", lambda work: _Beside(work, sim))
+        self.relay._spawn = cast("Any", self._spawn)
         self._work: Any = None
 
     async def publish(self, events: Sequence[Event]) -> Sequence[Exception | None]:
@@ -90,6 +90,9 @@ class RelayProcess:
         self.check_alive()
         told: Sequence[Exception | None] = await Wish(Publish(events))
         return told
+
+    async def _spawn(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return _Beside(work, self.sim)
 
     def check_alive(self) -> None:
         """Raises `Killed` where the process has died."""
