@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from semel import AsyncSemel
@@ -15,7 +19,7 @@ from semel.core.events.outbox import AddEvents
 from semel.core.flow import Flow, ask
 from semel.engine import background
 from semel.engine.engine import engine_of
-from semel.events import Outbox, Relay
+from semel.events import Event, Outbox, Relay
 from semel.events import relay as relay_module
 from semel.events.encoding import to_outbox
 from tests.events.places import Broker, an_event
@@ -25,6 +29,20 @@ pytestmark = pytest.mark.slow
 BATCH = 100
 MOST = 0.02
 """Statements for an event."""
+
+
+@contextmanager
+def asyncpg_noted(note: Callable[[str], object]) -> Iterator[None]:
+    """Tell of every statement when it is sent."""
+    send = asyncpg.Connection._do_execute
+
+    async def noted(self: Any, query: Any, *rest: Any, **more: Any) -> Any:
+        note(query if isinstance(query, str) else query.query)
+        return await send(self, query, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncpg.Connection, "_do_execute", noted)
+        yield
 
 
 def statements_in(log: Path, database: str) -> int:
@@ -71,3 +89,24 @@ def test_a_further_batch_of_a_relay_is_two_statements(postgresql: Databases, mon
     assert few > 0, "nothing was counted"
     assert (many - few) / (20 * BATCH) <= MOST, (few, many)
     assert few - 5 * 2 < 12, f"what is not for a batch: {few - 5 * 2} statements"
+
+
+async def _relay_and_note(url: str) -> list[str]:
+    """What happens while two batches are published: what is read on the connection, and what is published."""
+    noted: list[str] = []
+
+    class Noting(Broker):
+        async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+            noted.append("publish")
+            return await super().publish(events)
+
+    async with AsyncSemel(url) as semel:
+        await fill(semel, 2 * BATCH)
+        with asyncpg_noted(lambda query: noted.append("read") if "is_mine" in query else None):
+            await Relay(Outbox(semel), Noting(), in_flight=BATCH, batch=BATCH).run_once()
+    return noted
+
+
+def test_the_next_batch_is_asked_for_before_a_publisher_that_never_waits_begins(postgresql: Databases) -> None:
+    noted = asyncio.run(_relay_and_note(postgresql.new_database()))
+    assert noted[:4] == ["read", "read", "publish", "read"]
