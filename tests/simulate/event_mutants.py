@@ -17,6 +17,7 @@ from semel.events import deliveries, delivery
 from semel.events.deliveries import AsyncDeliveries
 from semel.events.delivery import Delivery
 from semel.events.disposition import Disposition
+from semel.events.letterbox import AsyncLetterbox
 from semel.stores.letters import Letters
 from semel_lab.simulate.events.database import Database
 from semel_lab.simulate.world import Broken
@@ -124,7 +125,7 @@ def _() -> AbstractContextManager[Any]:
     async def keep(self: Any, letter: Any) -> bool:
         return False
 
-    return swapped(AsyncDeliveries, "_close_if_settled", keep)
+    return swapped(AsyncLetterbox, "_close_if_settled", keep)
 
 
 @mutant("what the hook could not tell is not counted", "E4")
@@ -145,7 +146,7 @@ def _() -> AbstractContextManager[Any]:
     async def leave(self: Any, letter: Any) -> None:
         """Do nothing."""
 
-    return swapped(AsyncDeliveries, "_reopen", leave)
+    return swapped(AsyncLetterbox, "_reopen", leave)
 
 
 @mutant("a letter stays when its record is completed", "E3", "E8")
