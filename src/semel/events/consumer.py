@@ -75,7 +75,7 @@ class Consumer(Generic[S]):
                 f"was made."
             )
         self.semel: S = semel
-        self.name = Key.of("any", operation=name).operation
+        self.name = Key.of("any", operation=name, scope=SHARED if callable(scope) else scope).operation
         self._handlers = self._make_handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}
         fields |= policy

@@ -26,6 +26,8 @@ JSON_EVENT: Final = "application/cloudevents+json"
 SPEC_VERSION: Final = "1.0"
 MAX_TEXT: Final = 2048
 """Characters of one attribute: addresses fit, and a record that names an event stays small."""
+MAX_DEPTH: Final = 63
+"""Levels of lists and objects in data: of what is deeper no fingerprint is taken, nor can it be read again for sure."""
 
 _REQUIRED: Final = ("id", "source", "type")
 _OPTIONAL: Final = ("subject", "datacontenttype", "dataschema")
@@ -331,6 +333,9 @@ def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> E
     version = members.get("specversion", SPEC_VERSION)
     if version != SPEC_VERSION:
         raise EventInvalid(f"CloudEvents {SPEC_VERSION} is understood, not {version!r:.40}; nothing ran.")
+    data = _read_data(members) if body is None else _read_body(body, members.get("datacontenttype"))
+    if _is_too_deep(data):
+        raise EventInvalid(f"The data of an event is nested at most {MAX_DEPTH} levels deep; nothing ran.")
     event = Event(
         type=members["type"],
         source=members["source"],
@@ -339,7 +344,7 @@ def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> E
         time=_read_time(members.get("time")),
         datacontenttype=members.get("datacontenttype"),
         dataschema=members.get("dataschema"),
-        data=_read_data(members) if body is None else _read_body(body, members.get("datacontenttype")),
+        data=data,
         extensions={name: value for name, value in members.items() if name not in _ATTRIBUTES and value is not None},
     )
     if members.get("time") is None:
@@ -454,6 +459,17 @@ def _decode(text: bytes | str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise EventInvalid(f"This is no JSON ({problem!s:.100}); nothing ran.") from None
+
+
+def _is_too_deep(data: Any) -> bool:
+    """Whether lists and objects lie in each other more than `MAX_DEPTH` levels deep."""
+    level = [data] if type(data) in (dict, list) else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return False
+        held = (one.values() if type(one) is dict else one for one in level)
+        level = [inner for values in held for inner in values if type(inner) in (dict, list)]
+    return bool(level)
 
 
 def _kind(value: object) -> str:
