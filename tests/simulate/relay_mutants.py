@@ -91,8 +91,8 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right: Any = postgresql_outbox._cursor_of
 
-    def cursor_of(part: Any, known: Any) -> Any:
-        cursor = right(part, known)
+    def cursor_of(part: Any, known: Any, cluster: Any) -> Any:
+        cursor = right(part, known, cluster)
         return cursor if cursor.until is None else replace(cursor, seen=cursor.until, until=None, at=0)
 
     return swapped(postgresql_outbox, "_cursor_of", cursor_of)
