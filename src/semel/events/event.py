@@ -304,10 +304,15 @@ def _check(event: Event) -> None:
             raise EventInvalid(f"The extension {name!r} is text, a whole number, a bool or bytes; nothing ran.")
 
 
+def is_text(value: str) -> bool:
+    """Whether it can be an attribute: not empty, not too long, and something that every broker and store can hold."""
+    return 0 < len(value) <= MAX_TEXT and _NOT_TEXT.search(value) is None
+
+
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise EventInvalid(f"{name!r} of an event is text, not {_kind(value)}; nothing ran.")
-    if not value or len(value) > MAX_TEXT or _NOT_TEXT.search(value):
+    if not is_text(value):
         raise EventInvalid(
             f"{name!r} of an event is 1 to {MAX_TEXT} characters without control characters; nothing ran. "
             f"This one has {len(value)}."

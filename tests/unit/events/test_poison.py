@@ -91,12 +91,16 @@ def test_an_event_that_cannot_be_searched_for_as_asked_is_a_dead_letter(desk: De
 
 def test_an_event_is_redriven_once_its_consumer_can_tell_whose_it_is(desk: Desk) -> None:
     seen: list[Event] = []
-    event = an_event(data={})
-    desk.handle(desk.consumer(nothing, scope=scope_of), event)
+    poor = an_event(data={})
+
+    def note(event: Event) -> None:
+        seen.append(event)
+
+    desk.handle(desk.consumer(nothing, scope=scope_of), poor)
     (letter,) = desk.letters()
-    mended = desk.consumer(seen.append, scope=lambda event: event.data.get("tenant", "unknown"))
+    mended = desk.consumer(note, scope=lambda event: event.data.get("tenant", "unknown"))
     assert desk.wait(mended.redrive(letter.id)).status == "processed"
-    assert (seen, desk.letters()) == ([event], [])
+    assert (seen, desk.letters()) == ([poor], [])
 
 
 def test_failed_keeps_a_letter_of_an_event_that_can_have_no_record(desk: Desk) -> None:

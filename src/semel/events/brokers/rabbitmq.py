@@ -565,6 +565,10 @@ def _verdict(answer: Any, letter: _Outgoing) -> Exception | None:
                 f"RabbitMQ returned the event: no queue is bound to the exchange {letter.exchange!r} for the routing "
                 f"key {letter.routing_key!r}."
             )
+        case ChannelNotFoundEntity():
+            raise ConnectionError(
+                f"RabbitMQ has no exchange {letter.exchange!r}; make it, and events go on."
+            ) from answer
         case DeliveryError():
             return OSError("RabbitMQ refused the event: a queue is full, or could not store it.")
         case AMQPError() | asyncio.CancelledError() | OSError() | RuntimeError():
