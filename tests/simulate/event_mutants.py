@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +20,7 @@ from semel.events.disposition import Disposition
 from semel.events.letterbox import AsyncLetterbox
 from semel.stores.letters import Letters
 from semel_lab.simulate.events.database import Database
+from semel_lab.simulate.events.process import Process
 from semel_lab.simulate.world import Broken
 
 Switch = Callable[[], AbstractContextManager[Any]]
@@ -82,6 +83,20 @@ def _() -> AbstractContextManager[Any]:
         return Disposition("ack", "processed", reference=delivery.reference)
 
     return swapped(AsyncDeliveries, "_count", count)
+
+
+@mutant("an event is acknowledged before its transaction commits", "E3")
+def _() -> AbstractContextManager[Any]:
+    right: Any = Process._transaction
+
+    @asynccontextmanager
+    async def transaction(self: Any) -> AsyncIterator[Any]:
+        async with right(self) as session:
+            yield session
+            queue = self.sim.queue
+            queue[:] = [message for message in queue if self not in message.holders]
+
+    return swapped(Process, "_transaction", transaction)
 
 
 @mutant("an attempt that was rolled back is not counted", "E4")
