@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -119,11 +119,16 @@ class Published:
     parked: list[ParkedEvent] = field(default_factory=list)
 
 
-class _Refused(NamedTuple):
+@dataclass(slots=True)
+class _Refused:
     """How often the broker refused an event, and when to try it again."""
 
     attempts: int
     due: float
+
+    def is_due(self, now: float) -> bool:
+        """Whether to try it again."""
+        return self.due <= now
 
 
 class PartPublisher:
@@ -292,7 +297,7 @@ class PartPublisher:
             wave, waiting = self._next_wave(waiting, done, refused)
             if not wave:
                 if waiting:
-                    await self._rest_until(min(refused[one.position].due for one in waiting if one.position in refused))
+                    await self._rest_until_due(refused[one.position] for one in waiting if one.position in refused)
                 continue
             errors = await self._send(wave)
             again: list[StoredEvent] = []
@@ -339,7 +344,7 @@ class PartPublisher:
             key = stored.event.ordering_key
             if key is not None and key in self._held:
                 done.parked.append(ParkedEvent(stored=stored, error=None))
-            elif key in keys or (stored.position in refused and refused[stored.position].due > now):
+            elif key in keys or (stored.position in refused and not refused[stored.position].is_due(now)):
                 rest.append(stored)
             else:
                 wave.append(stored)
@@ -401,6 +406,12 @@ class PartPublisher:
         """
         self._warn(error, is_first=attempts == 1)
         await self._rest_until(self._due(attempts))
+
+    async def _rest_until_due(self, refused: Iterable[_Refused]) -> None:
+        """Wait for the first of these, which is due then, even where the clock is short of it by a rounding."""
+        first = min(refused, key=lambda one: one.due)
+        await self._rest_until(first.due)
+        first.due = self._clock.monotonic()
 
     async def _rest_until(self, due: float) -> None:
         if due >= self._until:
