@@ -339,6 +339,22 @@ TABLE = (
         "failed",
         (("invalid", 1),),
     ),
+    Row(
+        "data without a fingerprint",
+        deliver(nothing, times=2, event=an_event(data="e" + "\u0301" * 31)),
+        "invalid",
+        "dead_letter",
+        None,
+        (("invalid", 2),),
+    ),
+    Row(
+        "nobody can tell whose it is",
+        deliver(nothing, scope=lambda event: event.data["tenant"]),
+        "invalid",
+        "dead_letter",
+        None,
+        (("invalid", 1),),
+    ),
     Row("bytes that are no event", deliver_no_event, "invalid", "dead_letter", None, (("invalid", 1),)),
     Row(
         "an unknown type that is given up",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -54,6 +55,14 @@ class NatsBench(Bench):
         state = (await self.context.stream_info(self.dead)).state
         messages = [await self.context.get_msg(self.dead, number + 1) for number in range(state.last_seq)]
         return [message.headers["ce-id"] for message in messages]
+
+
+async def make_durable(bench: NatsBench, **limits: int) -> None:
+    """Make a durable consumer, or change one, with settings that the client does not know."""
+    config = {"durable_name": "billing", "ack_policy": "explicit", **limits}
+    request = json.dumps({"stream_name": bench.name, "config": config}).encode()
+    told = await bench.context._nc.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{bench.name}.billing", request)
+    assert "error" not in json.loads(told.data), told.data
 
 
 @pytest.fixture
@@ -135,6 +144,48 @@ class TestOnNatsAlone:
         async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger), concurrency=4, prefetch=64):
             await ledger.has(400)
         assert min(asked) >= 16, asked
+
+    @pytest.mark.parametrize(
+        "limits", [{"max_batch": 3}, {"max_expires": 1_000_000_000}, {"max_waiting": 1, "max_batch": 3}], ids=str
+    )
+    async def test_no_more_is_asked_for_than_the_durable_consumer_gives(
+        self, bench: NatsBench, limits: dict[str, int], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        await make_durable(bench, **limits)
+        ledger = Ledger()
+        await publish(bench, *(an_event(number) for number in range(40)))
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger)):
+            await ledger.has(40)
+        assert "MaxRequest" not in caplog.text
+
+    async def test_a_request_that_the_broker_refuses_is_told_of_and_made_again_after_a_pause(
+        self, bench: NatsBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+        paused: list[tuple[int, str]] = []
+        ask = adapter._Subscription._ask
+
+        async def write_down(self: Any, number: int) -> None:
+            asked.append(number)
+            await ask(self, number)
+
+        async def pause(_: Any, reason: str) -> None:
+            paused.append((len(asked), reason))
+
+        monkeypatch.setattr(adapter._Subscription, "_ask", write_down)
+        monkeypatch.setattr(adapter.RetryDelay, "wait", pause)
+        monkeypatch.setattr(adapter, "_PULL_FOR", 0.2)
+        ledger = Ledger()
+        await make_durable(bench)
+        async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), ledger)):
+            await make_durable(bench, max_batch=3)  # what was read of it does not hold any more
+            await until(lambda: asyncio.sleep(0, bool(paused)), "a pause")
+            await publish(bench, *(an_event(number) for number in range(10)))
+            await ledger.has(10)
+        assert [reason for _, reason in paused if "Exceeded MaxRequestBatch of 3" in reason]
+        refused = next(number for number, _ in paused)
+        assert {256} == set(asked[:refused]), "what was refused was asked for again before the pause"
+        assert asked[refused] == 3
 
     async def test_a_durable_consumer_that_is_deleted_is_made_again(self, bench: NatsBench) -> None:
         ledger = Ledger()

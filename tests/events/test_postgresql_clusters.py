@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from semel import AsyncSemel
-from semel.core.events.outbox import MeasureLag, OpenCursor, StreamPart
+from semel.core.events.outbox import MeasureLag, OpenCursor, PeekEvents, StreamPart
 from semel.errors import StoreUnavailable
 from semel.events import Backoff, Outbox, Relay
 from semel.stores.postgresql.dialect import PostgresDialect
@@ -128,6 +128,41 @@ def test_a_dump_that_is_restored_in_another_cluster_loses_no_event(
         await _relay(new.semel(), broker, parts=parts).run_once()
         assert broker.got == ["late"], "from here on all is as usual"
         assert await _relay(new.semel(), broker, parts=parts).run_once() == 0
+
+    play(go_on, new)
+
+
+@pytest.mark.parametrize("divisions", [(2, 1), (1, 2), (3, 2)], ids=str)
+def test_cursors_of_an_older_division_do_not_have_events_published_again_in_the_other_cluster(
+    clusters: Clusters, divisions: tuple[int, int]
+) -> None:
+    older, newer = divisions
+    old = place_at("postgresql", clusters.high.new_database())
+    published = [f"published {number}" for number in range(8)]
+
+    async def prepare() -> None:
+        await _publish_all(old, parts=older)
+        await add(Outbox(old.semel()), *published)
+        await _publish_all(old, parts=older)
+        await _publish_all(old, parts=newer)
+
+    play(prepare, old)
+    new = place_at("postgresql", clusters.high.copy_database(old.url, clusters.low))
+
+    async def go_on() -> None:
+        broker, semel = Broker(), new.semel()
+        await add(Outbox(semel), "waiting")
+        for _ in range(2):
+            await _relay(new.semel(), broker, parts=newer).run_once()
+        assert "waiting" in broker.got
+        broker.got.clear()
+        relay = _relay(new.semel(), broker, parts=newer)
+        await add(Outbox(semel), "late")
+        assert (await relay._ask(MeasureLag("default", 100))).streams[0].waiting == 1
+        assert [one.event.id for one in (await relay._ask(PeekEvents("default", 10))).events] == ["late"]
+        for _ in range(3):
+            await _relay(new.semel(), broker, parts=newer).run_once()
+        assert broker.got == ["late"], "from here on all is as usual"
 
     play(go_on, new)
 

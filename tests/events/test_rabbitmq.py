@@ -237,6 +237,19 @@ class TestOnRabbitmqAlone:
         with pytest.raises(aiormq.exceptions.ChannelPreconditionFailed, match="x-queue-type"):
             await bench.channel.queue_declare(f"{bench.name}.semel-retry.64", durable=True, arguments=arguments)
 
+    async def test_a_message_that_waits_is_not_sent_to_others_once_more(self, bench: RabbitBench) -> None:
+        other = f"{bench.name}.other"
+        await bench.channel.queue_declare(other, durable=True)
+        headers, body = an_event().to_headers()
+        properties = commands.Basic.Properties(
+            headers={**headers, "CC": [other]}, user_id="guest", expiration="3600000"
+        )
+        await bench.channel.basic_publish(body, routing_key=bench.name, properties=properties)
+        ledger = Ledger()
+        async with bench.listen(a_consumer_that_fails_once(ledger)):
+            await ledger.has(1)
+        assert await bench._count(other) == 1
+
     async def test_what_cannot_be_delayed_comes_again_all_the_same(self, bench: RabbitBench) -> None:
         ledger = Ledger()
         consumer = a_consumer_that_fails_once(ledger)
@@ -273,6 +286,16 @@ class TestOnRabbitmqAlone:
             await publish(bench, an_event(2))
             await ledger.has(2)
         assert ledger.ids == ["e-1", "e-2"]
+
+
+def test_a_message_that_waits_is_that_of_nobody_and_does_not_end() -> None:
+    came = commands.Basic.Properties(
+        headers={"ce-id": "1", "CC": ["a"], "BCC": ["b"]}, user_id="somebody", expiration="5", correlation_id="c"
+    )
+    waits = adapter._waiting(came)
+    assert (waits.headers, waits.user_id, waits.expiration) == ({"ce-id": "1"}, None, None)
+    assert (waits.correlation_id, waits.delivery_mode) == ("c", 2)
+    assert (came.user_id, came.expiration) == ("somebody", "5"), "the message that came is left as it is"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.sql import Literal
 
-from semel.core.events.outbox import Cursor, EventBatch, OpenCursor, ReadEvents, SaveCursor, StreamPart
+from semel.core.events.outbox import Cursor, EventBatch, OpenCursor, PurgeEvents, ReadEvents, SaveCursor, StreamPart
 from semel.stores.postgresql import PostgresStore
 from semel.stores.postgresql.dialect import PostgresDialect
 from semel.stores.postgresql.store import POSTGRESQL
@@ -64,9 +64,12 @@ class Outbox:
                 return answer
             reply = self._send(command)
 
-    def explain(self, operation: ReadEvents) -> dict[str, Any]:
-        """What the server does for a reading."""
-        command = next(plan(self._dialect, [operation], joined=False))
+    def explain(self, operation: ReadEvents | PurgeEvents) -> dict[str, Any]:
+        """What the server does for a reading, or for a purge."""
+        steps = plan(self._dialect, [operation], joined=False)
+        command = next(steps)
+        if isinstance(operation, PurgeEvents):
+            command = steps.send(self._send(command))
         values = ", ".join(Literal(value).as_string(self.other) for value in command.values)
         self.other.execute(f"SET plan_cache_mode = {self._mode}".encode())
         self.other.execute(f"PREPARE reading AS {self._numbered(command.text)}".encode())
@@ -160,3 +163,34 @@ def test_a_reading_reads_few_pages_whatever_the_statistics_say(outbox: Outbox, a
     cursor, batch = outbox.publish(cursor, BATCH)
     assert [stored.event.id for stored in batch.events] == [f"late.{n}" for n in range(1, 11)]
     check(outbox.explain(ReadEvents(cursor, BATCH)), MOST_PAGES, BATCH)
+
+
+@pytest.mark.parametrize("outbox", ["force_custom_plan", "force_generic_plan"], indirect=True)
+@pytest.mark.parametrize("analyzed_at", [0, 1_000, EVENTS], ids=["never", "long-ago", "before"])
+def test_a_purge_reads_what_it_deletes_and_not_all_that_is_kept(outbox: Outbox, analyzed_at: int) -> None:
+    outbox.other.execute("ALTER TABLE semel_outbox SET (autovacuum_enabled = false)")
+    outbox.fill(analyzed_at)
+    if analyzed_at:
+        outbox.other.execute("ANALYZE semel_outbox")
+    outbox.fill(EVENTS - analyzed_at)
+    cursor = outbox.publish_all(outbox.open())
+    outbox.other.execute("UPDATE semel_outbox SET added_us = extract(epoch FROM clock_timestamp()) * 1000000")
+    outbox.other.execute("UPDATE semel_outbox SET added_us = 0 WHERE position <= 30")
+    outbox.other.execute("VACUUM semel_outbox")
+    for deleted in (30, 0):
+        planned = outbox.explain(PurgeEvents(cursor, 3_600_000_000, 5000))
+        text = json.dumps(planned, indent=1)
+        pages = planned["Shared Hit Blocks"] + planned["Shared Read Blocks"]
+        assert pages <= MOST_PAGES + 5 * deleted, text
+        removed = [node.get("Rows Removed by Filter", 0) for node in nodes(planned)]
+        assert max(removed) <= 31, text
+        ((left,),) = outbox.other.execute("SELECT count(*) FROM semel_outbox WHERE added_us = 0").fetchall()
+        assert left == 0
+
+
+@pytest.mark.parametrize("outbox", ["force_custom_plan"], indirect=True)
+def test_an_event_of_a_clock_that_was_wrong_does_not_keep_others_from_being_purged(outbox: Outbox) -> None:
+    outbox.fill(30)
+    cursor = outbox.publish_all(outbox.open())
+    outbox.other.execute("UPDATE semel_outbox SET added_us = 9000000000000000 WHERE position = 1")
+    assert outbox.ask(PurgeEvents(cursor, 3_600_000_000, 5000)).count == 29

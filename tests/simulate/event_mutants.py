@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -17,8 +17,10 @@ from semel.events import deliveries, delivery
 from semel.events.deliveries import AsyncDeliveries
 from semel.events.delivery import Delivery
 from semel.events.disposition import Disposition
+from semel.events.letterbox import AsyncLetterbox
 from semel.stores.letters import Letters
 from semel_lab.simulate.events.database import Database
+from semel_lab.simulate.events.process import Process
 from semel_lab.simulate.world import Broken
 
 Switch = Callable[[], AbstractContextManager[Any]]
@@ -83,6 +85,20 @@ def _() -> AbstractContextManager[Any]:
     return swapped(AsyncDeliveries, "_count", count)
 
 
+@mutant("an event is acknowledged before its transaction commits", "E3")
+def _() -> AbstractContextManager[Any]:
+    right: Any = Process._transaction
+
+    @asynccontextmanager
+    async def transaction(self: Any) -> AsyncIterator[Any]:
+        async with right(self) as session:
+            yield session
+            queue = self.sim.queue
+            queue[:] = [message for message in queue if self not in message.holders]
+
+    return swapped(Process, "_transaction", transaction)
+
+
 @mutant("an attempt that was rolled back is not counted", "E4")
 def _() -> AbstractContextManager[Any]:
     async def count(self: Any, delivery: Delivery, error: Exception) -> Disposition:
@@ -124,7 +140,7 @@ def _() -> AbstractContextManager[Any]:
     async def keep(self: Any, letter: Any) -> bool:
         return False
 
-    return swapped(AsyncDeliveries, "_close_if_settled", keep)
+    return swapped(AsyncLetterbox, "_close_if_settled", keep)
 
 
 @mutant("what the hook could not tell is not counted", "E4")
@@ -145,7 +161,7 @@ def _() -> AbstractContextManager[Any]:
     async def leave(self: Any, letter: Any) -> None:
         """Do nothing."""
 
-    return swapped(AsyncDeliveries, "_reopen", leave)
+    return swapped(AsyncLetterbox, "_reopen", leave)
 
 
 @mutant("a letter stays when its record is completed", "E3", "E8")

@@ -91,8 +91,8 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right: Any = postgresql_outbox._cursor_of
 
-    def cursor_of(part: Any, known: Any) -> Any:
-        cursor = right(part, known)
+    def cursor_of(part: Any, known: Any, cluster: Any) -> Any:
+        cursor = right(part, known, cluster)
         return cursor if cursor.until is None else replace(cursor, seen=cursor.until, until=None, at=0)
 
     return swapped(postgresql_outbox, "_cursor_of", cursor_of)
@@ -216,10 +216,10 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     right: Any = PartPublisher._next_wave
 
-    def next_wave(self: Any, waiting: Any, done: Any) -> Any:
+    def next_wave(self: Any, waiting: Any, done: Any, refused: Any) -> Any:
         held, self._held = self._held, set()
         try:
-            return right(self, waiting, done)
+            return right(self, waiting, done, refused)
         finally:
             self._held = held
 
@@ -240,7 +240,7 @@ def _() -> AbstractContextManager[Any]:
 
 @mutant("events of one key are published together", "R3")
 def _() -> AbstractContextManager[Any]:
-    def next_wave(self: Any, waiting: Any, done: Any) -> Any:
+    def next_wave(self: Any, waiting: Any, done: Any, _refused: Any) -> Any:
         held = [stored for stored in waiting if stored.event.ordering_key in self._held - {None}]
         done.parked += [ParkedEvent(stored=stored, error=None) for stored in held]
         rest = [stored for stored in waiting if stored not in held]

@@ -21,6 +21,7 @@ from semel.events.delivery import SerialRule, Settings, UnknownRule, UnknownType
 from semel.events.disposition import Backoff, Disposition
 from semel.events.event import Event
 from semel.events.handlers import Handlers
+from semel.events.letterbox import AsyncLetterbox, SyncLetterbox
 from semel.handlers import DoesNotDecode
 from semel.transactions import transaction_of
 
@@ -74,7 +75,7 @@ class Consumer(Generic[S]):
                 f"was made."
             )
         self.semel: S = semel
-        self.name = Key.of("any", operation=name).operation
+        self.name = Key.of("any", operation=name, scope=SHARED if callable(scope) else scope).operation
         self._handlers = self._make_handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}
         fields |= policy
@@ -86,17 +87,20 @@ class Consumer(Generic[S]):
             unknown=unknown,
             scope=scope,
             about=about,
-            keep_letters=KEEP_FOR,
+            keep_letters=max(KEEP_FOR, settled.keep_for),
             transaction=transaction_of(transaction, engine),
             serial_by=serial_by,
         )
         self.policy = settings.policy
         self.is_async = isinstance(engine, AsyncEngine)
-        self._deliveries: Any = (
-            AsyncDeliveries(engine, settings, self._handlers, self._read)
-            if isinstance(engine, AsyncEngine)
-            else SyncDeliveries(cast("Any", engine), settings, self._handlers, self._read)
-        )
+        self._deliveries: Any
+        self._letterbox: Any
+        if isinstance(engine, AsyncEngine):
+            self._deliveries = AsyncDeliveries(engine, settings, self._handlers, self._read)
+            self._letterbox = AsyncLetterbox(engine, settings, self._deliveries)
+        else:
+            self._deliveries = SyncDeliveries(cast("Any", engine), settings, self._handlers, self._read)
+            self._letterbox = SyncLetterbox(cast("Any", engine), settings, self._deliveries)
 
     def _make_handlers(self) -> Handlers:
         """What finds the handler of an event; a framework that has handlers of its own gives one that leads to them."""
@@ -225,7 +229,7 @@ class Consumer(Generic[S]):
 
     def dead_letters(self, **asked: Any) -> Any:
         """Dead letters, oldest first. `before` is about when they became such."""
-        return self._deliveries.dead_letters(letter_query(self.name, **asked))
+        return self._letterbox.dead_letters(letter_query(self.name, **asked))
 
     @overload
     def redrive(self: Consumer[AsyncSemel], id: str) -> Awaitable[Disposition]: ...
@@ -267,10 +271,10 @@ class Consumer(Generic[S]):
         if rate is not None and not rate > 0:
             raise UsageError(f"rate is a positive number of events in a second, not {rate!r}; nothing ran.")
         if id is None:
-            return self._deliveries.redrive_all(letter_query(self.name, **asked), rate)
+            return self._letterbox.redrive_all(letter_query(self.name, **asked), rate)
         if asked or rate is not None:
             raise UsageError("redrive() takes the id of one letter, or conditions for many, not both; nothing ran.")
-        return self._deliveries.redrive(parse_letter_id(id))
+        return self._letterbox.redrive(parse_letter_id(id))
 
     @overload
     def discard(self: Consumer[AsyncSemel], id: str, *, reason: str) -> Awaitable[DeadLetter]: ...
@@ -279,7 +283,7 @@ class Consumer(Generic[S]):
     def discard(self: Consumer[Semel], id: str, *, reason: str) -> DeadLetter: ...
 
     def discard(self, id: str, *, reason: str) -> Any:  # noqa: A002 - as on a letter
-        """Delete a letter, with a reason. Its record stays: the event is not processed when it is delivered again.
+        """Delete a letter; the log (`semel`) says why. Its record stays: delivered again, the event is not processed.
 
         Raises:
             RecordNotFound: there is no letter of that id.
@@ -287,7 +291,7 @@ class Consumer(Generic[S]):
         """
         if not isinstance(reason, str) or not reason.strip():
             raise UsageError("discard() needs a reason; nothing was changed.")
-        return self._deliveries.discard(parse_letter_id(id))
+        return self._letterbox.discard(parse_letter_id(id), reason)
 
 
 def _with_own_errors(policy: Policy, unknown: UnknownRule) -> Policy:

@@ -112,7 +112,7 @@ def parse_letter_id(text: object) -> LetterName:
         name = b""
     if len(name) not in (_ID_BYTES, 2 * _ID_BYTES):
         raise UsageError(
-            f"The id of a dead letter is 128 hex digits, or 64 where what arrived was no event, not {text!r:.140}; "
+            f"The id of a dead letter is 128 hex digits, or 64 where it has no record, not {text!r:.140}; "
             f"nothing was changed."
         )
     return LetterName(name[:_ID_BYTES], name[_ID_BYTES:] or None)

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, cast
@@ -16,17 +16,15 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from semel.core import codec
-from semel.core.events.letters import DropLetter, Letter, LetterQuery, PutLetter, ScanLetters, StoredLetter, TouchLetter
-from semel.core.events.letters import letter_id as id_of_letter
+from semel.core.events.letters import PutLetter, TouchLetter
 from semel.core.flow import Flow, ask
 from semel.core.observer import tracing
-from semel.core.operations import Counted, CountFailure, Read, Reopen
-from semel.core.policy import Policy, microseconds
-from semel.core.record import NOTHING, About, Failure, Note, Status, StoredRecord, Unknown
+from semel.core.operations import Counted, CountFailure, Read
+from semel.core.policy import Policy
+from semel.core.record import NOTHING, Failure, Status, StoredRecord, Unknown
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.call_flow import Request, Result, terms_of
-from semel.engine.clock import async_pause, sync_pause
 from semel.engine.decorator import async_call_function, async_call_hook, sync_call_function, sync_call_hook
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import (
@@ -37,23 +35,24 @@ from semel.errors import (
     InProgress,
     KeyReused,
     LeaseLost,
-    RecordNotFound,
     ResultNotKept,
     SemelError,
     StoreUnavailable,
     TryLater,
     UsageError,
 )
-from semel.events.dead_letters import (
-    DeadLetter,
-    LetterName,
-    RedriveReport,
-    pack,
-    parse_letter_id,
-    show_letter,
-    unpack,
+from semel.events.delivery import (
+    Delivery,
+    Settings,
+    about_of,
+    bound_policy,
+    identify,
+    letter_of_message,
+    letter_of_stranger,
+    report,
+    serial_key,
+    work_of,
 )
-from semel.events.delivery import Delivery, Settings, bound_policy, identify, report, work_of
 from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event
 from semel.events.handlers import Handlers
@@ -62,7 +61,6 @@ SERIAL: Final = "semel:serial"
 """The operation of the claims that keep events of one subject apart."""
 ReadEvent = Callable[[Mapping[str, Any], bytes], Event]
 """Reads an event from headers and body; raises `EventInvalid`."""
-_PAGE: Final = 100
 _NOT_COMMITTED: Final = (
     "transaction= gave a block that ended without an error, and the record that was written in it is not there: it did "
     "not commit. This consumer has stopped, and the event was not acknowledged. Give a callable whose context manager "
@@ -107,7 +105,13 @@ class AsyncDeliveries:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
-        delivery = self._deliver(event, remaining)
+        try:
+            delivery = self._deliver(event, remaining)
+        except EventInvalid as error:
+            if within is not None:
+                raise  # the caller's block rolls back, and `failed` keeps the letter
+            return await self._refuse(event, error)
+        delivery.within = within
         delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
         if self._settings.serial_by is None or event.subject is None:
             return await self._handle(delivery, within)
@@ -122,7 +126,7 @@ class AsyncDeliveries:
         """Handle an event while no other one of its subject is handled, in this process or in another."""
         try:
             turn = await self._engine.open(
-                (self._settings.name, subject),
+                serial_key(self._settings, subject),
                 operation=SERIAL,
                 fingerprint=None,
                 scope=delivery.scope,
@@ -170,7 +174,7 @@ class AsyncDeliveries:
             event = (read or self._read)(headers, body)
         except EventInvalid as error:
             try:
-                await self._ask(PutLetter(self._unreadable(headers, body, error)))
+                await self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
             except StoreUnavailable as silent:
                 return self._report(_unavailable(silent))
             return self._report(Disposition("dead_letter", "invalid", error=error))
@@ -178,104 +182,41 @@ class AsyncDeliveries:
 
     async def failed(self, event: Event, error: Exception) -> Disposition:
         """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
-        delivery = self._deliver(event)
+        try:
+            delivery = self._deliver(event)
+        except EventInvalid as problem:
+            return self._report(await self._refuse(event, problem))
         delivery.error = error
         return self._report(await self._count(delivery, error))
 
-    async def dead_letters(self, query: LetterQuery) -> AsyncIterator[DeadLetter]:
-        """Dead letters, oldest first, fetched page by page."""
-        cursor = None
-        while True:
-            page = await self._ask(ScanLetters(query, cursor, _PAGE))
-            for stored in page.letters:
-                if not await self._close_if_settled(stored):
-                    yield show_letter(stored)
-            cursor = page.cursor
-            if cursor is None:
-                return
-
-    async def _close_if_settled(self, letter: StoredLetter) -> bool:
-        """Delete a letter about a doubt that has ended: a worker that was slow may complete after it was written."""
-        if letter.reason != "in_doubt" or letter.record is None:
-            return False
-        found = await self._ask(Read(letter.record, operation=self._settings.operation))
-        record = found.record
-        if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
-            return False
-        await self._ask(DropLetter(self._settings.name, letter.id, letter.record))
-        return True
-
-    async def redrive(self, name: LetterName) -> Disposition:
-        """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
-
-        Raises:
-            RecordNotFound: there is no such letter.
-        """
-        query = LetterQuery(consumer=self._settings.name, id=name.id, record=name.record)
-        page = await self._ask(ScanLetters(query, None, 1))
-        if not page.letters:
-            raise RecordNotFound(f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing ran.")
-        (letter,) = page.letters
-        if not letter.readable:
-            disposition = await self.receive(*unpack(letter.content))
-        else:
-            await self._reopen(letter)
-            disposition = await self.handle(Event.from_json(letter.content))
-        if disposition.action == "ack":
-            # Of an event that was processed before, or elsewhere.
-            await self._ask(DropLetter(self._settings.name, letter.id, letter.record))
-        return disposition
-
-    async def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
-        """Hand the stored events of many letters to this consumer again, at most `rate` in a second."""
-        report = RedriveReport()
-        began, clock = self._engine.clock.monotonic(), self._engine.clock
-        # All that there are now: one that comes back as a letter is not handed over a second time.
-        ids = [letter.id async for letter in self.dead_letters(query)]
-        for number, id_ in enumerate(ids):
-            if rate is not None:
-                due = began + number / rate
-                if clock.monotonic() < due:
-                    await async_pause(clock, due - clock.monotonic())
-            try:
-                disposition = await self.redrive(parse_letter_id(id_))
-            except RecordNotFound:
-                continue  # somebody else was quicker
-            report.statuses[disposition.status] += 1
-        return report
-
-    async def discard(self, name: LetterName) -> DeadLetter:
-        """Delete a letter; its record stays, so that the event is not processed when it is delivered again.
-
-        Raises:
-            RecordNotFound: there is no such letter.
-        """
-        dropped = await self._ask(DropLetter(self._settings.name, name.id, name.record))
-        if dropped.letter is None:
-            raise RecordNotFound(
-                f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing was changed."
-            )
-        return show_letter(dropped.letter)
-
-    async def _reopen(self, letter: StoredLetter) -> None:
-        """Let the record of a letter be claimed again, if it was shut by its failure."""
-        if letter.record is None or letter.reason == "reused":
-            return
-        found = await self._ask(Read(letter.record, operation=self._settings.operation))
-        record = found.record
-        if record is None or not record.final or record.status is not Status.FAILED:
-            return
-        note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
-        await self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
+    async def _refuse(self, event: Event, error: EventInvalid) -> Disposition:
+        """Keep a letter of an event that can have no record."""
+        try:
+            await self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
+        except StoreUnavailable as silent:
+            return _unavailable(silent)
+        return Disposition("dead_letter", "invalid", error=error)
 
     def _deliver(self, event: Event, remaining: timedelta | None = None) -> Delivery:
+        """An event and its request.
+
+        Raises:
+            EventInvalid: a rule of the consumer, or the fingerprint, cannot be applied to it.
+        """
         settings, engine = self._settings, self._engine
         policy = bound_policy(settings.policy, remaining)
         asked = (event.type, event.subject, event.data)
-        about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
+        try:
+            key = identify(settings, event)
+            about = about_of(settings, event)
+            fingerprint = engine.fingerprints.take(asked)
+        except Exception as problem:
+            raise EventInvalid(
+                f"This event can have no record ({type(problem).__name__}: {problem!s:.300}); nothing ran."
+            ) from problem
         request = Request(
-            identify(settings, event),
-            engine.fingerprints.take(asked),
+            key,
+            fingerprint,
             policy,
             self._terms if policy is settings.policy else terms_of(policy),
             NOTHING if about == NOTHING else about,
@@ -369,8 +310,11 @@ class AsyncDeliveries:
         """Count an attempt that left nothing behind, on a connection of semel's own."""
         request, failure = delivery.request, Failure.of(error)
         is_final = delivery.reason(failure, 0, rolled_back=True) is not None
-        most = 1 if is_final else self._settings.max_attempts
-        reason = delivery.reason(failure, most, rolled_back=True) or "exhausted"
+        most = 1 if is_final else self._settings.policy.max_attempts
+        letter = None
+        if most is not None:
+            reason = delivery.reason(failure, most, rolled_back=True) or "exhausted"
+            letter = delivery.letter(reason, failure, most)
         counting = CountFailure(
             request.key,
             request.fingerprint,
@@ -379,7 +323,7 @@ class AsyncDeliveries:
             request.terms,
             request.about,
             most,
-            delivery.letter(reason, failure, most),
+            letter,
         )
         try:
             answer = await self._ask(counting)
@@ -394,7 +338,7 @@ class AsyncDeliveries:
         if record is not None and record.status is Status.COMPLETED:
             return Disposition("ack", "processed", reference=delivery.reference)
         if record is not None and record.final:
-            return delivery.after_failure(error, self._settings.max_attempts, rolled_back=True)
+            return delivery.after_failure(error, self._settings.policy.max_attempts or 0, rolled_back=True)
         return Disposition("retry", "in_progress", self._settings.policy.lease_for, delivery.reference, error)
 
     async def _explain(self, delivery: Delivery, error: SemelError) -> Disposition:
@@ -412,7 +356,7 @@ class AsyncDeliveries:
             case FailedBefore():
                 return await self._failed_before(delivery, error)
             case KeyReused():
-                await self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)))
+                await self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)), delivery.within)
                 return Disposition("dead_letter", "reused", None, reference, error)
             case InDoubt() if error.retry_after is None:
                 return await self._put_aside(delivery, error)
@@ -429,44 +373,33 @@ class AsyncDeliveries:
     async def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:
         """Keep a letter of an event that waits for a person: nobody may run it again, or the hook cannot tell."""
         key, cause = delivery.request.key, delivery.hook_error or error
-        found = await self._ask(Read(key.digest, operation=key.operation))
+        found = await self._ask(Read(key.digest, operation=key.operation), delivery.within)
         attempts = 0 if found.record is None else found.record.attempts
-        await self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(cause), attempts)))
+        await self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(cause), attempts)), delivery.within)
         return Disposition("dead_letter", "in_doubt", None, delivery.reference, cause)
 
     async def _failed_before(self, delivery: Delivery, error: FailedBefore) -> Disposition:
         if error.error_type == "semel.Cancelled":
             return Disposition("ack", "ignored", None, delivery.reference, error)
-        touched = await self._ask(TouchLetter(self._settings.name, delivery.request.key.digest))
+        touched = await self._ask(TouchLetter(self._settings.name, delivery.request.key.digest), delivery.within)
         reason = "rejected" if touched.letter is None else touched.letter.reason
         return Disposition("dead_letter", cast("Ending", reason), None, delivery.reference, error)
 
     def _acknowledge(self, delivery: Delivery, result: Result[None]) -> Disposition:
         return Disposition("ack", "duplicate" if result.replayed else "processed", reference=delivery.reference)
 
-    def _unreadable(self, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:
-        content = pack(headers, body)
-        return Letter(
-            id=id_of_letter(self._settings.name, None, content),
-            consumer=self._settings.name,
-            scope="",
-            record=None,
-            reason="invalid",
-            type="",
-            subject=None,
-            content=content,
-            readable=False,
-            attempts=0,
-            error=Failure.of(error),
-            keep_us=microseconds(self._settings.keep_letters),
-        )
+    async def _ask(self, operation: Any, within: Any = None) -> Any:
+        """Have an operation carried out in the caller's transaction, where it is given, or on a connection of semel's.
 
-    async def _ask(self, operation: Any) -> Any:
-        """Have an operation carried out on a connection of semel's own, whatever transaction is open here."""
-        return await self._engine.perform_on(None, _once(operation))
+        A letter that follows from a claim in the caller's transaction is part of it: another connection would wait for
+        the locks of that claim.
+        """
+        joined = None if within is None else self._engine.store.async_join(within)
+        return await self._engine.perform_on(joined, ask_once(operation))
 
 
-def _once(operation: Any) -> Flow[Any]:
+def ask_once(operation: Any) -> Flow[Any]:
+    """A flow of one question."""
     answer = yield from ask(operation)
     return answer
 
@@ -513,7 +446,13 @@ class SyncDeliveries:
             raise UsageError(_NOT_COMMITTED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
-        delivery = self._deliver(event, remaining)
+        try:
+            delivery = self._deliver(event, remaining)
+        except EventInvalid as error:
+            if within is not None:
+                raise  # the caller's block rolls back, and `failed` keeps the letter
+            return self._refuse(event, error)
+        delivery.within = within
         delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
         if self._settings.serial_by is None or event.subject is None:
             return self._handle(delivery, within)
@@ -528,7 +467,7 @@ class SyncDeliveries:
         """Handle an event while no other one of its subject is handled, in this process or in another."""
         try:
             turn = self._engine.open(
-                (self._settings.name, subject),
+                serial_key(self._settings, subject),
                 operation=SERIAL,
                 fingerprint=None,
                 scope=delivery.scope,
@@ -576,7 +515,7 @@ class SyncDeliveries:
             event = (read or self._read)(headers, body)
         except EventInvalid as error:
             try:
-                self._ask(PutLetter(self._unreadable(headers, body, error)))
+                self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
             except StoreUnavailable as silent:
                 return self._report(_unavailable(silent))
             return self._report(Disposition("dead_letter", "invalid", error=error))
@@ -584,104 +523,41 @@ class SyncDeliveries:
 
     def failed(self, event: Event, error: Exception) -> Disposition:
         """Count an attempt whose transaction was rolled back, and say what the broker is to be told."""
-        delivery = self._deliver(event)
+        try:
+            delivery = self._deliver(event)
+        except EventInvalid as problem:
+            return self._report(self._refuse(event, problem))
         delivery.error = error
         return self._report(self._count(delivery, error))
 
-    def dead_letters(self, query: LetterQuery) -> Iterator[DeadLetter]:
-        """Dead letters, oldest first, fetched page by page."""
-        cursor = None
-        while True:
-            page = self._ask(ScanLetters(query, cursor, _PAGE))
-            for stored in page.letters:
-                if not self._close_if_settled(stored):
-                    yield show_letter(stored)
-            cursor = page.cursor
-            if cursor is None:
-                return
-
-    def _close_if_settled(self, letter: StoredLetter) -> bool:
-        """Delete a letter about a doubt that has ended: a worker that was slow may complete after it was written."""
-        if letter.reason != "in_doubt" or letter.record is None:
-            return False
-        found = self._ask(Read(letter.record, operation=self._settings.operation))
-        record = found.record
-        if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
-            return False
-        self._ask(DropLetter(self._settings.name, letter.id, letter.record))
-        return True
-
-    def redrive(self, name: LetterName) -> Disposition:
-        """Hand the stored event of a letter to this consumer again; the letter goes when it is processed.
-
-        Raises:
-            RecordNotFound: there is no such letter.
-        """
-        query = LetterQuery(consumer=self._settings.name, id=name.id, record=name.record)
-        page = self._ask(ScanLetters(query, None, 1))
-        if not page.letters:
-            raise RecordNotFound(f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing ran.")
-        (letter,) = page.letters
-        if not letter.readable:
-            disposition = self.receive(*unpack(letter.content))
-        else:
-            self._reopen(letter)
-            disposition = self.handle(Event.from_json(letter.content))
-        if disposition.action == "ack":
-            # Of an event that was processed before, or elsewhere.
-            self._ask(DropLetter(self._settings.name, letter.id, letter.record))
-        return disposition
-
-    def redrive_all(self, query: LetterQuery, rate: float | None) -> RedriveReport:
-        """Hand the stored events of many letters to this consumer again, at most `rate` in a second."""
-        report = RedriveReport()
-        began, clock = self._engine.clock.monotonic(), self._engine.clock
-        # All that there are now: one that comes back as a letter is not handed over a second time.
-        ids = [letter.id for letter in self.dead_letters(query)]
-        for number, id_ in enumerate(ids):
-            if rate is not None:
-                due = began + number / rate
-                if clock.monotonic() < due:
-                    sync_pause(clock, due - clock.monotonic())
-            try:
-                disposition = self.redrive(parse_letter_id(id_))
-            except RecordNotFound:
-                continue  # somebody else was quicker
-            report.statuses[disposition.status] += 1
-        return report
-
-    def discard(self, name: LetterName) -> DeadLetter:
-        """Delete a letter; its record stays, so that the event is not processed when it is delivered again.
-
-        Raises:
-            RecordNotFound: there is no such letter.
-        """
-        dropped = self._ask(DropLetter(self._settings.name, name.id, name.record))
-        if dropped.letter is None:
-            raise RecordNotFound(
-                f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing was changed."
-            )
-        return show_letter(dropped.letter)
-
-    def _reopen(self, letter: StoredLetter) -> None:
-        """Let the record of a letter be claimed again, if it was shut by its failure."""
-        if letter.record is None or letter.reason == "reused":
-            return
-        found = self._ask(Read(letter.record, operation=self._settings.operation))
-        record = found.record
-        if record is None or not record.final or record.status is not Status.FAILED:
-            return
-        note = Note("reopened", f"redrive of dead letter {letter.id.hex()[:16]}").text()
-        self._ask(Reopen(letter.record, self._engine.new_nonce(), record.nonce, note, self._settings.operation))
+    def _refuse(self, event: Event, error: EventInvalid) -> Disposition:
+        """Keep a letter of an event that can have no record."""
+        try:
+            self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
+        except StoreUnavailable as silent:
+            return _unavailable(silent)
+        return Disposition("dead_letter", "invalid", error=error)
 
     def _deliver(self, event: Event, remaining: timedelta | None = None) -> Delivery:
+        """An event and its request.
+
+        Raises:
+            EventInvalid: a rule of the consumer, or the fingerprint, cannot be applied to it.
+        """
         settings, engine = self._settings, self._engine
         policy = bound_policy(settings.policy, remaining)
         asked = (event.type, event.subject, event.data)
-        about = About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
+        try:
+            key = identify(settings, event)
+            about = about_of(settings, event)
+            fingerprint = engine.fingerprints.take(asked)
+        except Exception as problem:
+            raise EventInvalid(
+                f"This event can have no record ({type(problem).__name__}: {problem!s:.300}); nothing ran."
+            ) from problem
         request = Request(
-            identify(settings, event),
-            engine.fingerprints.take(asked),
+            key,
+            fingerprint,
             policy,
             self._terms if policy is settings.policy else terms_of(policy),
             NOTHING if about == NOTHING else about,
@@ -775,8 +651,11 @@ class SyncDeliveries:
         """Count an attempt that left nothing behind, on a connection of semel's own."""
         request, failure = delivery.request, Failure.of(error)
         is_final = delivery.reason(failure, 0, rolled_back=True) is not None
-        most = 1 if is_final else self._settings.max_attempts
-        reason = delivery.reason(failure, most, rolled_back=True) or "exhausted"
+        most = 1 if is_final else self._settings.policy.max_attempts
+        letter = None
+        if most is not None:
+            reason = delivery.reason(failure, most, rolled_back=True) or "exhausted"
+            letter = delivery.letter(reason, failure, most)
         counting = CountFailure(
             request.key,
             request.fingerprint,
@@ -785,7 +664,7 @@ class SyncDeliveries:
             request.terms,
             request.about,
             most,
-            delivery.letter(reason, failure, most),
+            letter,
         )
         try:
             answer = self._ask(counting)
@@ -800,7 +679,7 @@ class SyncDeliveries:
         if record is not None and record.status is Status.COMPLETED:
             return Disposition("ack", "processed", reference=delivery.reference)
         if record is not None and record.final:
-            return delivery.after_failure(error, self._settings.max_attempts, rolled_back=True)
+            return delivery.after_failure(error, self._settings.policy.max_attempts or 0, rolled_back=True)
         return Disposition("retry", "in_progress", self._settings.policy.lease_for, delivery.reference, error)
 
     def _explain(self, delivery: Delivery, error: SemelError) -> Disposition:
@@ -818,7 +697,7 @@ class SyncDeliveries:
             case FailedBefore():
                 return self._failed_before(delivery, error)
             case KeyReused():
-                self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)))
+                self._ask(PutLetter(delivery.letter("reused", Failure.of(error), 0)), delivery.within)
                 return Disposition("dead_letter", "reused", None, reference, error)
             case InDoubt() if error.retry_after is None:
                 return self._put_aside(delivery, error)
@@ -835,38 +714,26 @@ class SyncDeliveries:
     def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:
         """Keep a letter of an event that waits for a person: nobody may run it again, or the hook cannot tell."""
         key, cause = delivery.request.key, delivery.hook_error or error
-        found = self._ask(Read(key.digest, operation=key.operation))
+        found = self._ask(Read(key.digest, operation=key.operation), delivery.within)
         attempts = 0 if found.record is None else found.record.attempts
-        self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(cause), attempts)))
+        self._ask(PutLetter(delivery.letter("in_doubt", Failure.of(cause), attempts)), delivery.within)
         return Disposition("dead_letter", "in_doubt", None, delivery.reference, cause)
 
     def _failed_before(self, delivery: Delivery, error: FailedBefore) -> Disposition:
         if error.error_type == "semel.Cancelled":
             return Disposition("ack", "ignored", None, delivery.reference, error)
-        touched = self._ask(TouchLetter(self._settings.name, delivery.request.key.digest))
+        touched = self._ask(TouchLetter(self._settings.name, delivery.request.key.digest), delivery.within)
         reason = "rejected" if touched.letter is None else touched.letter.reason
         return Disposition("dead_letter", cast("Ending", reason), None, delivery.reference, error)
 
     def _acknowledge(self, delivery: Delivery, result: Result[None]) -> Disposition:
         return Disposition("ack", "duplicate" if result.replayed else "processed", reference=delivery.reference)
 
-    def _unreadable(self, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:
-        content = pack(headers, body)
-        return Letter(
-            id=id_of_letter(self._settings.name, None, content),
-            consumer=self._settings.name,
-            scope="",
-            record=None,
-            reason="invalid",
-            type="",
-            subject=None,
-            content=content,
-            readable=False,
-            attempts=0,
-            error=Failure.of(error),
-            keep_us=microseconds(self._settings.keep_letters),
-        )
+    def _ask(self, operation: Any, within: Any = None) -> Any:
+        """Have an operation carried out in the caller's transaction, where it is given, or on a connection of semel's.
 
-    def _ask(self, operation: Any) -> Any:
-        """Have an operation carried out on a connection of semel's own, whatever transaction is open here."""
-        return self._engine.perform_on(None, _once(operation))
+        A letter that follows from a claim in the caller's transaction is part of it: another connection would wait for
+        the locks of that claim.
+        """
+        joined = None if within is None else self._engine.store.join(within)
+        return self._engine.perform_on(joined, ask_once(operation))

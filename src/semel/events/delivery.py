@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
+
 from semel.core.events.letters import Letter, Reason, letter_id, operation_of
-from semel.core.key import Key, make_key
+from semel.core.key import MAX_TEXT, Key, KeyValue, make_key
 from semel.core.observer import Observer, Signal, Work, is_heard, notify
 from semel.core.policy import Policy, microseconds
 from semel.core.record import About, Failure
 from semel.engine.call_flow import Request
-from semel.errors import FailedBefore, UsageError
+from semel.errors import EventInvalid, FailedBefore, UsageError
+from semel.events.dead_letters import pack
 from semel.events.disposition import Backoff, Disposition, Ending
 from semel.events.event import Event
 from semel.events.handlers import EventHandler, Handlers
@@ -26,8 +29,8 @@ from semel.handlers import DoesNotDecode
 
 UnknownRule = Literal["refuse", "dead_letter", "ignore"]
 SerialRule = Literal["subject"]
-MAX_VALUE: Final = 255
-"""Bytes of a key as it is shown; of what is longer a digest is taken."""
+LONGEST_WAIT: Final = timedelta(days=365)
+"""What an error may ask for at most: a `retry_after` that somebody else sent may be any number."""
 
 
 class UnknownType(Exception):
@@ -57,11 +60,6 @@ class Settings:
         """The operation of its records."""
         return operation_of(self.name)
 
-    @property
-    def max_attempts(self) -> int:
-        """After so many a failure is final."""
-        return self.policy.max_attempts or 1
-
 
 def bound_policy(policy: Policy, remaining: timedelta | None) -> Policy:
     """The policy for a process that is sure to run for no longer than `remaining`.
@@ -84,6 +82,8 @@ class Delivery:
     error: Exception | None = None
     hook_error: Exception | None = None
     number = 0
+    within: Any = None
+    """The caller's transaction, where there is one."""
 
     def __init__(self, settings: Settings, handlers: Handlers, event: Event, request: Request) -> None:
         self.settings = settings
@@ -129,7 +129,8 @@ class Delivery:
         if self.error is not None and isinstance(self.error, policy.final_errors):
             return "rejected"
         had_no_effect = rolled_back or isinstance(self.error, policy.retry_errors)
-        if attempts >= self.settings.max_attempts and (had_no_effect or policy.in_doubt == "rerun"):
+        is_last = policy.max_attempts is not None and attempts >= policy.max_attempts
+        if is_last and (had_no_effect or policy.in_doubt == "rerun"):
             return "exhausted"
         return "in_doubt" if policy.in_doubt == "hold" and not had_no_effect else None
 
@@ -180,21 +181,68 @@ class Delivery:
         return self.request.key.reference
 
     def _wait(self, error: Exception, attempts: int) -> timedelta:
+        """How long to wait: as the error says, if that is a length of time."""
         own = getattr(error, "retry_after", None)
         if isinstance(own, timedelta):
-            return own
+            own = own.total_seconds()
         if isinstance(own, int | float) and not isinstance(own, bool) and own >= 0:
-            return timedelta(seconds=own)
+            return timedelta(seconds=min(own, LONGEST_WAIT.total_seconds()))
         return self.settings.backoff.after(attempts)
 
 
 def identify(settings: Settings, event: Event) -> Key:
     """The key of an event's record: who says so, and which one."""
-    value: Any = (event.source, event.id)
-    if len(event.source.encode()) + len(event.id.encode()) > MAX_VALUE:
-        value = make_key(event.source, event.id)
     scope = settings.scope(event) if callable(settings.scope) else settings.scope
-    return Key.of(value, operation=settings.operation, scope=scope)
+    return Key.of(_pair(event.source, event.id), operation=settings.operation, scope=scope)
+
+
+def serial_key(settings: Settings, subject: str) -> KeyValue:
+    """What is claimed while an event of a subject is handled."""
+    return _pair(settings.name, subject)
+
+
+def _pair(first: str, second: str) -> KeyValue:
+    """Two texts as the value of a key; a digest of them where they would be too long for one."""
+    if len(first.encode()) + len(second.encode()) + len("(, )") > MAX_TEXT:
+        return make_key(first, second)
+    return first, second
+
+
+def about_of(settings: Settings, event: Event) -> About:
+    """What people find the record of an event by.
+
+    Raises:
+        UsageError: the rule of the consumer gives something else.
+    """
+    return About(subject=event.subject) if settings.about is None else About.of(settings.about(event))
+
+
+def letter_of_message(settings: Settings, headers: Mapping[str, Any], body: bytes, error: EventInvalid) -> Letter:
+    """What is kept of a message that is no event."""
+    return _letter_without_record(settings, error, pack(headers, body), readable=False)
+
+
+def letter_of_stranger(settings: Settings, event: Event, error: EventInvalid) -> Letter:
+    """What is kept of an event that can have no record."""
+    letter = _letter_without_record(settings, error, event.to_json(), readable=True)
+    return replace(letter, type=event.type, subject=event.subject)
+
+
+def _letter_without_record(settings: Settings, error: EventInvalid, content: bytes, *, readable: bool) -> Letter:
+    return Letter(
+        id=letter_id(settings.name, None, content),
+        consumer=settings.name,
+        scope="",
+        record=None,
+        reason="invalid",
+        type="",
+        subject=None,
+        content=content,
+        readable=readable,
+        attempts=0,
+        error=Failure.of(error),
+        keep_us=microseconds(settings.keep_letters),
+    )
 
 
 def work_of(settings: Settings, event: Event) -> Work:

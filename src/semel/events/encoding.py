@@ -9,7 +9,7 @@ import msgspec
 from semel.core.events.outbox import OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
 from semel.errors import UsageError
-from semel.events.event import MAX_TEXT, Event, restore_event
+from semel.events.event import MAX_TEXT, Event, is_text, restore_event
 
 _NO_ATTRIBUTES: Final = b'{"extensions":{}}'
 """What nearly every event has, and a relay need not decode."""
@@ -23,8 +23,10 @@ def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = 
         EventInvalid: its data cannot be written as JSON.
         UsageError: the ordering key is no text.
     """
-    if ordering_key is not None and (not isinstance(ordering_key, str) or not 0 < len(ordering_key) <= MAX_TEXT):
-        raise UsageError(f"ordering_key is text of 1 to {MAX_TEXT} characters; the event was not added.")
+    if ordering_key is not None and not (isinstance(ordering_key, str) and is_text(ordering_key)):
+        raise UsageError(
+            f"ordering_key is text of 1 to {MAX_TEXT} characters without control characters; the event was not added."
+        )
     return OutboxEvent(
         stream=stream,
         shard=shard_of(ordering_key or event.id),

@@ -26,6 +26,8 @@ JSON_EVENT: Final = "application/cloudevents+json"
 SPEC_VERSION: Final = "1.0"
 MAX_TEXT: Final = 2048
 """Characters of one attribute: addresses fit, and a record that names an event stays small."""
+MAX_DEPTH: Final = 63
+"""Levels of lists and objects in data: of what is deeper no fingerprint is taken, nor can it be read again for sure."""
 
 _REQUIRED: Final = ("id", "source", "type")
 _OPTIONAL: Final = ("subject", "datacontenttype", "dataschema")
@@ -332,10 +334,15 @@ def _check(event: Event) -> None:
             raise EventInvalid(f"The extension {name!r} is text, a whole number, a bool or bytes; nothing ran.")
 
 
+def is_text(value: str) -> bool:
+    """Whether it can be an attribute: not empty, not too long, and something that every broker and store can hold."""
+    return 0 < len(value) <= MAX_TEXT and _NOT_TEXT.search(value) is None
+
+
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise EventInvalid(f"{name!r} of an event is text, not {_kind(value)}; nothing ran.")
-    if not value or len(value) > MAX_TEXT or _NOT_TEXT.search(value):
+    if not is_text(value):
         raise EventInvalid(
             f"{name!r} of an event is 1 to {MAX_TEXT} characters without control characters; nothing ran. "
             f"This one has {len(value)}."
@@ -361,6 +368,9 @@ def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> E
     version = members.get("specversion", SPEC_VERSION)
     if version != SPEC_VERSION:
         raise EventInvalid(f"CloudEvents {SPEC_VERSION} is understood, not {version!r:.40}; nothing ran.")
+    data = _read_data(members) if body is None else _read_body(body, members.get("datacontenttype"))
+    if _is_too_deep(data):
+        raise EventInvalid(f"The data of an event is nested at most {MAX_DEPTH} levels deep; nothing ran.")
     event = Event(
         type=members["type"],
         source=members["source"],
@@ -369,7 +379,7 @@ def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> E
         time=_read_time(members.get("time")),
         datacontenttype=members.get("datacontenttype"),
         dataschema=members.get("dataschema"),
-        data=_read_data(members) if body is None else _read_body(body, members.get("datacontenttype")),
+        data=data,
         extensions={name: value for name, value in members.items() if name not in _ATTRIBUTES and value is not None},
     )
     if members.get("time") is None:
@@ -484,6 +494,17 @@ def _decode(text: bytes | str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise EventInvalid(f"This is no JSON ({problem!s:.100}); nothing ran.") from None
+
+
+def _is_too_deep(data: Any) -> bool:
+    """Whether lists and objects lie in each other more than `MAX_DEPTH` levels deep."""
+    level = [data] if type(data) in (dict, list) else []
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return False
+        held = (one.values() if type(one) is dict else one for one in level)
+        level = [inner for values in held for inner in values if type(inner) in (dict, list)]
+    return bool(level)
 
 
 def _kind(value: object) -> str:

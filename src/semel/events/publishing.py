@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -51,6 +50,8 @@ OUTAGES: Final = (OSError, TimeoutError, TryLater)
 """Errors that say nothing of the event: the broker was not there, or did not answer. ConnectionError is an OSError."""
 _PURGE_EVERY: Final = 60.0
 _PURGE_LOT: Final = 5000
+_WARN_EVERY: Final = 60.0
+_MOST_CAUSES: Final = 3
 
 
 Spawn = Callable[[Coroutine[Any, Any, Any]], Awaitable[asyncio.Task[Any]]]
@@ -129,6 +130,18 @@ class Published:
     parked: list[ParkedEvent] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Refused:
+    """How often the broker refused an event, and when to try it again."""
+
+    attempts: int
+    due: float
+
+    def is_due(self, now: float) -> bool:
+        """Whether to try it again."""
+        return self.due <= now
+
+
 class PartPublisher:
     """Publishes a part of a stream, of which it is the only publisher for now.
 
@@ -178,6 +191,7 @@ class PartPublisher:
         self._is_unsaved = False
         self._purge_at = clock.monotonic() + _PURGE_EVERY
         self._purging: asyncio.Task[int] | None = None
+        self._warn_at = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -282,62 +296,71 @@ class PartPublisher:
         return count
 
     async def _publish(self, events: Iterable[StoredEvent]) -> Published:
-        """Publish events, those of one key after each other, and tell what came of each."""
+        """Publish events, those of one key after each other, and tell what came of each.
+
+        One that the broker refuses waits by itself, and holds up nobody but those of its key.
+        """
         done = Published()
-        attempts: Counter[int] = Counter()
+        refused: dict[int, _Refused] = {}
         outages = 0
         waiting = list(events)
         while waiting:
-            wave, waiting = self._next_wave(waiting, done)
+            wave, waiting = self._next_wave(waiting, done, refused)
             if not wave:
+                if waiting:
+                    await self._rest_until_due(refused[one.position] for one in waiting if one.position in refused)
                 continue
             errors = await self._send(wave)
             again: list[StoredEvent] = []
             for stored, error in zip(wave, errors, strict=True):
                 if error is None:
                     done.positions.append(stored.position)
-                elif isinstance(error, OUTAGES):
+                elif isinstance(error, OUTAGES) or self._may_try_again(refused, stored, error, done):
                     again.append(stored)
-                else:
-                    attempts[stored.position] += 1
-                    if attempts[stored.position] < self._settings.max_attempts:
-                        again.append(stored)
-                    else:
-                        self._park(done, stored, error, attempts[stored.position])
             if again:
+                waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
                 outage = next((error for error in errors if isinstance(error, OUTAGES)), None)
                 outages = 0 if outage is None else outages + 1
-                if outage is not None and outages >= self._settings.max_attempts and not self._is_patient:
-                    self._tell("publishing_failed", len(again), outage)
+                self._tell("publishing_failed", len(again), outage or next(filter(None, errors)))
+            if again and outage is not None:
+                if outages >= self._settings.max_attempts and not self._is_patient:
                     raise outage
-                most = max([outages, *(attempts[stored.position] for stored in again)])
-                cause = outage or next(filter(None, errors))
-                self._tell("publishing_failed", len(again), cause)
-                await self._pause(most, cause)
-                waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
+                await self._wait_for_broker(outages, outage)
         return done
 
+    def _may_try_again(
+        self, refused: dict[int, _Refused], stored: StoredEvent, error: Exception, done: Published
+    ) -> bool:
+        """Count that an event was refused: it waits, or is parked."""
+        attempts = refused[stored.position].attempts + 1 if stored.position in refused else 1
+        if attempts >= self._settings.max_attempts:
+            self._park(done, stored, error, attempts)
+            return False
+        refused[stored.position] = _Refused(attempts, self._due(attempts))
+        self._warn(error, is_first=attempts == 1)
+        return True
+
     def _next_wave(
-        self, waiting: Sequence[StoredEvent], done: Published
+        self, waiting: Sequence[StoredEvent], done: Published, refused: Mapping[int, _Refused]
     ) -> tuple[list[StoredEvent], list[StoredEvent]]:
         """The events to be sent together, and the rest; what waits behind a parked event is parked, too."""
         wave: list[StoredEvent] = []
         rest: list[StoredEvent] = []
         keys: set[str] = set()
+        now = self._clock.monotonic() if refused else 0.0
         for place, stored in enumerate(waiting):
             if len(wave) == self._settings.in_flight:
                 rest += waiting[place:]
                 break
             key = stored.event.ordering_key
-            if key is None:
-                wave.append(stored)
-            elif key in self._held:
+            if key is not None and key in self._held:
                 done.parked.append(ParkedEvent(stored=stored, error=None))
-            elif key in keys:
+            elif key in keys or (stored.position in refused and not refused[stored.position].is_due(now)):
                 rest.append(stored)
             else:
-                keys.add(key)
                 wave.append(stored)
+            if key is not None:
+                keys.add(key)
         return wave, rest
 
     async def _send(self, wave: Sequence[StoredEvent]) -> Sequence[Exception | None]:
@@ -382,20 +405,38 @@ class PartPublisher:
             type(error).__qualname__,
         )
 
-    async def _pause(self, attempts: int, error: Exception) -> None:
+    def _due(self, attempts: int) -> float:
+        """When to try again."""
+        return self._clock.monotonic() + self._settings.backoff.after(attempts).total_seconds()
+
+    async def _wait_for_broker(self, attempts: int, error: Exception) -> None:
         """Wait before trying again.
 
         Raises:
             TimeIsUp: the part has to be given back first.
         """
-        due = self._clock.monotonic() + self._settings.backoff.after(attempts).total_seconds()
-        if attempts == 1:
-            _log.warning("events of stream %s were not published: %s", self._part.stream, type(error).__qualname__)
+        self._warn(error, is_first=attempts == 1)
+        await self._rest_until(self._due(attempts))
+
+    async def _rest_until_due(self, refused: Iterable[_Refused]) -> None:
+        """Wait for the first of these, which is due then, even where the clock is short of it by a rounding."""
+        first = min(refused, key=lambda one: one.due)
+        await self._rest_until(first.due)
+        first.due = self._clock.monotonic()
+
+    async def _rest_until(self, due: float) -> None:
         if due >= self._until:
-            raise TimeIsUp from error
+            raise TimeIsUp
         await self._clock.arest(self._wake, due)
         if self._wake.is_set():
-            raise TimeIsUp from error
+            raise TimeIsUp
+
+    def _warn(self, error: Exception, *, is_first: bool) -> None:
+        """Say why events are not published: when it begins, and now and then while it lasts."""
+        now = self._clock.monotonic()
+        if is_first or now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY
+            _log.warning("events of stream %s were not published: %s", self._part.stream, _explain(error))
 
     async def _purge_when_due(self) -> None:
         """Now and then delete what was published long ago, beside publishing: however much it is holds nothing up."""
@@ -432,3 +473,12 @@ class PartPublisher:
             self._purging.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._purging
+
+
+def _explain(error: BaseException | None) -> str:
+    """An error and what caused it, in one line."""
+    told: list[str] = []
+    while error is not None and len(told) < _MOST_CAUSES:
+        told.append(f"{type(error).__qualname__}: {error!s:.300}")
+        error = error.__cause__
+    return "; because of ".join(told)

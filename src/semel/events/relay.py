@@ -48,6 +48,8 @@ _HELD_FOR: Final = 240.0
 _LEASE: Final = timedelta(seconds=10)
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
+_OTHERS_FIRST: Final = 1.25
+"""Seconds before a part that was given back is claimed again: everybody else who waits has tried by then."""
 _PAGE: Final = 100
 _BACKOFF: Final = Backoff(first=0.1, most=timedelta(seconds=30))
 
@@ -140,6 +142,8 @@ class Relay:
     async def run_once(self) -> int:
         """Publish all that is committed now, except what another relay is publishing; answers how many events.
 
+        It deletes nothing of what was published before: call `purge` now and then, where `run` does not run.
+
         Raises:
             UsageError: it was called inside a transaction, or the publisher does not answer for each event.
             StoreUnavailable: the store did not answer; what was published and not yet saved is published again.
@@ -147,7 +151,7 @@ class Relay:
                 answered instead.
         """
         self._refuse_joining()
-        return sum([await self._turn(part, once=True) for part in self._parts])
+        return sum([await self._turn(part, once=True) or 0 for part in self._parts])
 
     async def run(self) -> None:
         """Publish events as they come, until `stop` is called."""
@@ -163,7 +167,7 @@ class Relay:
     async def purge(self) -> int:
         """Delete events that were published more than `keep_for` ago; `run` does this by itself. Answers how many."""
         self._refuse_joining()
-        return sum([await self._turn(part, once=True, purges=True) for part in self._parts])
+        return sum([await self._turn(part, once=True, purges=True) or 0 for part in self._parts])
 
     async def parked(self) -> AsyncIterator[Parked]:
         """Events that could not be published, and those that wait behind them, oldest first."""
@@ -204,23 +208,22 @@ class Relay:
         silent = 0
         while not self._wake.is_set():
             try:
-                await self._turn(part, once=False)
+                count = await self._turn(part, once=False)
                 silent = 0
+                await self._rest(_LONGEST_PAUSE if count is None else _OTHERS_FIRST)
             except TryLater:
                 silent += 1
                 pause = self._settings.backoff.after(silent).total_seconds()
                 await self._rest(max(pause, _LONGEST_PAUSE))
 
-    async def _turn(self, part: StreamPart, *, once: bool, purges: bool = False) -> int:
-        """Claim a part, publish or purge, give it back; answers how many events that were."""
+    async def _turn(self, part: StreamPart, *, once: bool, purges: bool = False) -> int | None:
+        """Claim a part, publish or purge, give it back; answers how many events that were, None if another has it."""
         try:
             call = await self._engine.open(
                 (part.stream, part.number, part.parts), operation=RELAY, fingerprint=None, policy=self._policy
             )
         except InProgress:
-            if not once:
-                await self._rest(_LONGEST_PAUSE)
-            return 0
+            return None
         try:
             return await self._work(part, once=once, purges=purges)
         except (Overtaken, TimeIsUp):

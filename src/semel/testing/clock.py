@@ -94,13 +94,16 @@ class VirtualClock:
                 self._end(rest)
 
     async def arest(self, wake: asyncio.Event, until: float | None) -> None:
-        """The same for a task; `advance` may be called from any thread."""
-        loop = asyncio.get_running_loop()
-        rest = _Rest(until, wake, lambda: loop.call_soon_threadsafe(wake.set))
+        """The same for a task; `advance` may be called from any thread, and does not set `wake`."""
+        loop, is_due = asyncio.get_running_loop(), asyncio.Event()
+        rest = _Rest(until, wake, lambda: loop.call_soon_threadsafe(is_due.set))
         if self._begin(rest):
+            ends = [asyncio.ensure_future(end.wait()) for end in (wake, is_due)]
             try:
-                await wake.wait()
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                for end in ends:
+                    end.cancel()
                 self._end(rest)
 
     def _begin(self, rest: _Rest) -> bool:

@@ -1,4 +1,7 @@
-"""How a relay deletes what was published long ago: all of it, in lots, and beside what it publishes."""
+"""How a relay publishes what it holds: whom a refused event holds up, what an outage says, how old events are deleted.
+
+Those that were published long ago are deleted all, in lots, and beside what is published.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from semel.core.observer import Logging
 from semel.errors import StoreUnavailable
 from semel.events import Backoff, Event
 from semel.events.encoding import to_outbox
-from semel.events.publishing import PartPublisher, RelayProgress, RelaySettings
+from semel.events.publishing import PartPublisher, RelayProgress, RelaySettings, TimeIsUp
 from semel.testing.clock import VirtualClock
 
 PART = StreamPart("default")
@@ -170,5 +173,100 @@ def test_a_purge_ends_when_the_part_has_to_be_given_back() -> None:
         publishing = await _opened(store, clock)
         clock.advance(241)
         assert await publishing.purge() == LOT
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class Refusing:
+    """A broker that refuses events by their id, so often, and writes down what it takes, and when."""
+
+    clock: VirtualClock
+    errors: dict[str, list[Exception]]
+    taken: list[tuple[str, float]] = field(default_factory=list)
+
+    async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+        await asyncio.sleep(0)
+        answers: list[Exception | None] = []
+        for event in events:
+            left = self.errors.get(event.id)
+            answers.append(left.pop(0) if left else None)
+            if answers[-1] is None:
+                self.taken.append((event.id, self.clock.monotonic()))
+        return answers
+
+
+WAITING = RelaySettings(2, 100, 3, Backoff(first=1, most=60, spread=0), timedelta(days=7))
+
+
+async def publish_some(broker: Refusing, *names: str, is_patient: bool = False, hours: float = 1) -> Any:
+    """Have a relay publish events of these ids; what is before a dot is the ordering key. Time passes as it waits."""
+    clock, wake = broker.clock, asyncio.Event()
+    publishing = PartPublisher(
+        PART,
+        broker,
+        WAITING,
+        ask=Store().ask,
+        clock=clock,
+        wake=wake,
+        until=clock.monotonic() + hours * 3600,
+        progress=RelayProgress(),
+        is_patient=is_patient,
+        observer=Logging(),
+    )
+    stored = []
+    for position, name in enumerate(names):
+        key = name.partition(".")[0] if "." in name else None
+        stored.append(StoredEvent(position, to_outbox(Event(type="t", source="/s", id=name), "default", key)))
+    running = asyncio.ensure_future(publishing._publish(stored))
+    while not running.done():
+        if clock.rests_on(wake):
+            clock.advance_to(clock.next_due() or 0)
+        await asyncio.sleep(0)
+    return await running
+
+
+def test_an_event_that_is_refused_holds_up_nobody_but_those_of_its_key() -> None:
+    async def scenario() -> None:
+        broker = Refusing(VirtualClock(), {"a.1": [ValueError("?"), ValueError("?")]})
+        done = await publish_some(broker, "a.1", "a.2", *(f"{number}" for number in range(20)))
+        assert done.parked == []
+        assert [name for name, at in broker.taken if at == 0] == [f"{number}" for number in range(20)]
+        assert broker.taken[20:] == [("a.1", 3.0), ("a.2", 3.0)], "after one second, and then after two"
+
+    asyncio.run(scenario())
+
+
+def test_an_event_that_is_refused_too_often_is_parked_while_others_wait_for_themselves() -> None:
+    async def scenario() -> None:
+        refusals = {"a": [ValueError("?")] * 3, "b": [ValueError("?")]}
+        broker = Refusing(VirtualClock(), {name: list(errors) for name, errors in refusals.items()})
+        done = await publish_some(broker, "a", "b", "c")
+        assert broker.taken == [("c", 0.0), ("b", 1.0)]
+        assert [(one.stored.event.id, one.attempts) for one in done.parked] == [("a", 3)]
+
+    asyncio.run(scenario())
+
+
+def test_an_outage_is_told_with_its_cause_when_it_begins_and_each_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        down = ConnectionError("RabbitMQ could not be reached")
+        down.__cause__ = LookupError("NOT_FOUND - no exchange 'evnts'")
+        broker = Refusing(VirtualClock(), {"a": [down] * 9})
+        await publish_some(broker, "a", is_patient=True)
+        told = [record.getMessage() for record in caplog.records if "not published" in record.getMessage()]
+        assert broker.taken == [("a", 1.0 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60)]
+        assert len(told) == 4, "at once, and then when a minute was over"
+        assert all("RabbitMQ could not be reached" in one and "no exchange 'evnts'" in one for one in told)
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_for_longer_than_the_part_is_held_is_left_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        broker = Refusing(VirtualClock(), {"a": [ValueError("?")]})
+        with pytest.raises(TimeIsUp):
+            await publish_some(broker, "a", "b", hours=0.5 / 3600)
+        assert broker.taken == [("b", 0.0)]
 
     asyncio.run(scenario())

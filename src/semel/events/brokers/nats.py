@@ -195,8 +195,14 @@ class _Subscription(Subscription):
         self._held: set[str] = set()
         self._room = asyncio.Event()
         self._is_paused = False
+        self._asked_last = 0
+        self._most = prefetch
+        """Messages that one request may ask for."""
+        self._pull_for = _PULL_FOR
         self._is_missing = False
         """Whether the broker has no such durable consumer any more."""
+        self._refusal: str | None = None
+        """Why the broker did not take a request."""
         self._delay = RetryDelay()
 
     @property
@@ -237,7 +243,15 @@ class _Subscription(Subscription):
                 f"The durable consumer {name!r} pushes to {info.config.deliver_subject!r}, and messages are asked for "
                 f"here; nothing was taken. Make one without a deliver subject."
             )
+        await self._read_limits(name)
         return info
+
+    async def _read_limits(self, name: str) -> None:
+        """Learn what one request may ask for; the client leaves that out of what it tells of a durable consumer."""
+        told = await self._connection.request(f"$JS.API.CONSUMER.INFO.{self._stream}.{name}", timeout=_CONNECT_WITHIN)
+        config = json.loads(told.data).get("config", {})
+        self._most = int(config.get("max_batch") or self._prefetch)
+        self._pull_for = min(_PULL_FOR, int(config.get("max_expires") or _PULL_FOR * 1e9) / 1e9)
 
     async def _on_reconnected(self) -> None:
         self._asked = 0  # what was asked for over the old connection is forgotten
@@ -247,11 +261,16 @@ class _Subscription(Subscription):
         while not self._is_paused:
             if self._is_missing:
                 await self._make_again()
-            self._room.clear()
-            # Many with one request; but never so few are held that a handler would have nothing to do.
-            if self._free >= self._worth_asking:
+            if self._refusal is not None:
+                reason, self._refusal = self._refusal, None
+                await self._delay.wait(f"NATS refused to give messages of {self._stream} ({reason})")
                 with suppress(*_LOST):
-                    await self._ask(self._free)
+                    await self._read_limits(str(self._wanted.durable_name))
+            self._room.clear()
+            with suppress(*_LOST):
+                # Many with one request; but never so few are held that a handler would have nothing to do.
+                while self._free >= self._worth_asking and self._refusal is None:
+                    await self._ask(min(self._free, self._most))
             try:
                 async with asyncio.timeout(_PULL_FOR + 5):
                     await self._room.wait()
@@ -278,7 +297,8 @@ class _Subscription(Subscription):
 
     async def _ask(self, number: int) -> None:
         self._asked += number
-        request = json.dumps({"batch": number, "expires": int(_PULL_FOR * 1e9)}).encode()
+        self._asked_last = number
+        request = json.dumps({"batch": number, "expires": int(self._pull_for * 1e9)}).encode()
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._wanted.durable_name}"
         await self._connection.publish(subject, request, reply=self._inbox)
 
@@ -297,10 +317,15 @@ class _Subscription(Subscription):
     def _on_status(self, headers: dict[str, str]) -> None:
         if headers["Status"] == "100":
             return
-        is_deleted = headers["Status"] == "409" and "Deleted" in headers.get("Description", "")
-        if is_deleted or headers["Status"] == _NO_RESPONDERS:
-            self._is_missing = True
+        reason = headers.get("Description", "")
+        is_conflict = headers["Status"] == "409"
         over = headers.get("Nats-Pending-Messages", "")
+        if headers["Status"] == _NO_RESPONDERS or (is_conflict and "Deleted" in reason):
+            self._is_missing = True
+        elif is_conflict:
+            self._refusal = reason
+            if "Exceeded" in reason:  # the request was not taken at all, and others may be open
+                over = str(self._asked_last)
         self._asked = max(0, self._asked - int(over)) if over.isdecimal() else 0
         self._room.set()
 

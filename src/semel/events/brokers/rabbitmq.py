@@ -16,6 +16,7 @@ import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import copy
 from datetime import timedelta
 from hashlib import sha256
 from types import TracebackType
@@ -301,8 +302,20 @@ class DelayQueues:
             if name not in self._declared:
                 await self._channel.queue_declare(name, durable=True, arguments=_delay_arguments(queue, milliseconds))
                 self._declared.add(name)
-        properties.delivery_mode = 2
-        await self._channel.basic_publish(body, routing_key=name, properties=properties)
+        await self._channel.basic_publish(body, routing_key=name, properties=_waiting(properties))
+
+
+def _waiting(properties: commands.Basic.Properties) -> commands.Basic.Properties:
+    """The properties of a message while it waits: what was said of its way here is not said of its way back.
+
+    A header `CC` would send copies elsewhere again, `expiration` would end it early or its wait, and of a `user_id` the
+    broker demands that it is ours.
+    """
+    waiting = copy(properties)
+    waiting.headers = {name: value for name, value in (properties.headers or {}).items() if name not in ("CC", "BCC")}
+    waiting.expiration = waiting.user_id = None
+    waiting.delivery_mode = 2
+    return waiting
 
 
 def _round_up(after: timedelta) -> int:
@@ -552,6 +565,10 @@ def _verdict(answer: Any, letter: _Outgoing) -> Exception | None:
                 f"RabbitMQ returned the event: no queue is bound to the exchange {letter.exchange!r} for the routing "
                 f"key {letter.routing_key!r}."
             )
+        case ChannelNotFoundEntity():
+            raise ConnectionError(
+                f"RabbitMQ has no exchange {letter.exchange!r}; make it, and events go on."
+            ) from answer
         case DeliveryError():
             return OSError("RabbitMQ refused the event: a queue is full, or could not store it.")
         case AMQPError() | asyncio.CancelledError() | OSError() | RuntimeError():

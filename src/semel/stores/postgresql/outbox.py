@@ -121,7 +121,7 @@ class PostgresOutbox:
             )
         known = [(StreamPart(part.stream, row[4], row[5]), row[6:]) for row in rows if row[4] is not None]
         number = next((row[0] for other, row in known if other == part), 0)
-        cursor = replace(_cursor_of(part, known), number=number, token=operation.token, top=top)
+        cursor = replace(_cursor_of(part, known, cluster), number=number, token=operation.token, top=top)
         if cursor.seen != _NOTHING_SEEN and (cursor.cluster != cluster or _xmax(cursor.seen) > newest):
             ((seen,),) = yield Command(
                 self._sql["rebase"], (part.stream, part.number, part.parts, cursor.seen, cursor.floor)
@@ -185,7 +185,7 @@ class PostgresOutbox:
         oldest = cursor.number - _KEPT_CURSORS
         yield Command(self._sql["forget_cursors"], (part.stream, part.number, part.parts, oldest))
         mine = (part.stream, part.parts, part.number)
-        values = (operation.after, cursor.floor, *mine, operation.keep_us, cursor.seen, operation.limit)
+        values = (operation.after, operation.keep_us, cursor.floor, *mine, cursor.seen, operation.limit)
         ((count, last),) = yield Command(self._sql["purge"], values)
         parked = 0
         if operation.keep_parked_us is not None:
@@ -210,7 +210,7 @@ class PostgresOutbox:
         # Snapshots of another cluster, as after a dump was restored, tell nothing: until a relay has made them anew,
         # everything counts as waiting.
         own = [row for row in known if row[5] is not None and row[9] == cluster and _xmax(row[5]) <= newest]
-        shards = {stream: _reached(stream, own) for stream in {row[1] for row in own}}
+        shards = {stream: _reached(stream, own, cluster) for stream in {row[1] for row in own}}
         found = yield Command(self._sql["concerned_events"], (*asked, operation.after, operation.limit))
         gone, waiting = [], 0
         for position, stream, shard, xid, is_concerned, is_parked in found:
@@ -277,19 +277,20 @@ class PostgresOutbox:
 
 def _waiting_values(stream: str, known: Sequence[Row], most: int) -> Values:
     """How far each shard of a stream has come, as arrays."""
-    seen, floors, until, at = zip(*_reached(stream, known), strict=True)
+    cluster = known[0][9]
+    seen, floors, until, at = zip(*_reached(stream, known, cluster), strict=True)
     return (list(seen), list(until), list(at), min(floors), stream, most)
 
 
-def _reached(stream: str, known: Sequence[Row]) -> list[_Window]:
-    """How far each shard of a stream has come."""
-    reached: list[tuple[StreamPart, _Window]] = [
-        (StreamPart(row[1], row[2], row[3]), (row[5], row[6], row[7], row[8]))
+def _reached(stream: str, known: Sequence[Row], cluster: int) -> list[_Window]:
+    """How far each shard of a stream has come; what is told of another cluster counts where this one tells nothing."""
+    reached: list[tuple[StreamPart, tuple[bool, _Window]]] = [
+        (StreamPart(row[1], row[2], row[3]), (row[9] == cluster, (row[5], row[6], row[7], row[8])))
         for row in known
         if row[1] == stream and row[2] is not None
     ]
-    found = furthest_by_shard(reached, lambda end: _window_progress(*end))
-    return [end or (_NOTHING_SEEN, 0, None, 0) for end in found]
+    found = furthest_by_shard(reached, lambda end: (end[0], _window_progress(*end[1])))
+    return [(_NOTHING_SEEN, 0, None, 0) if end is None else end[1] for end in found]
 
 
 def _is_published(position: int, xid: int, window: _Window) -> bool:
@@ -314,9 +315,17 @@ def arrays_of(events: Sequence[OutboxEvent]) -> Values:
     return tuple(list(column) for column in zip(*map(event_row, events), strict=True))
 
 
-def _cursor_of(part: StreamPart, known: Sequence[tuple[StreamPart, Row]]) -> Cursor:
-    """Where a part begins. A window of another division is begun anew: its shards are others."""
-    latest = latest_of(part, [(other, (other, row)) for other, row in known], lambda one: _progress(one[1][1]))
+def _cursor_of(part: StreamPart, known: Sequence[tuple[StreamPart, Row]], cluster: int) -> Cursor:
+    """Where a part begins. A window of another division is begun anew: its shards are others.
+
+    Snapshots of two clusters cannot be compared. What this cluster tells of a shard is later than what another tells:
+    a dump brings cursors along, and those that are made after it was restored are of this cluster.
+    """
+
+    def progress(one: tuple[StreamPart, Row]) -> tuple[bool, tuple[int, int, int]]:
+        return one[1][5] == cluster, _progress(one[1][1])
+
+    latest = latest_of(part, [(other, (other, row)) for other, row in known], progress)
     if latest is None:
         return Cursor(part=part, number=0, token=b"", seen=_NOTHING_SEEN)
     other, (_, seen, floor, until, at, cluster) = latest

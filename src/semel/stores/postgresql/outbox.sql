@@ -104,12 +104,20 @@ FROM w LEFT JOIN LATERAL (
 ) AS e ON true;
 
 -- Published is what `seen` sees. In lots, from the oldest on; relays begin at their floor and do not meet what is dead.
+-- Instants rise with positions, nearly: so the first event that is too young ends the search, and not the floor, below which
+-- is all that is kept. One whose instant is yet to come says nothing of others. As in `batch`, a CASE has the planner read
+-- in the order of positions.
 -- name: purge
-WITH gone AS (
+WITH w AS MATERIALIZED (SELECT {clock} AS now, ?::bigint AS after, ?::bigint AS keep_us), young AS MATERIALIZED (
+    SELECT e.position FROM {outbox_table} AS e WHERE e.position > (SELECT after FROM w)
+        AND CASE WHEN e.added_us > (SELECT now - keep_us FROM w) AND e.added_us <= (SELECT now FROM w) THEN true END
+    ORDER BY e.position LIMIT 1
+), gone AS (
     DELETE FROM {outbox_table} AS o WHERE o.position IN (
         SELECT e.position FROM {outbox_table} AS e
-        WHERE e.position > ?::bigint AND e.position <= ?::bigint AND e.stream = ?::text {mine}
-            AND e.added_us <= {clock} - ?::bigint AND pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)
+        WHERE e.position > (SELECT after FROM w)
+            AND e.position <= least(?::bigint, (SELECT young.position FROM young)) AND e.stream = ?::text {mine}
+            AND e.added_us <= (SELECT now - keep_us FROM w) AND pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)
         ORDER BY e.position LIMIT ?::bigint
     )
     RETURNING o.position
@@ -195,9 +203,11 @@ WITH changed AS (
 )
 SELECT count(*) FROM changed;
 
--- The instant; where each part stands, the newest row of each; and one row for each stream of the newest events.
+-- The instant and the cluster; where each part stands, the newest row of each; and one row for each stream of the newest
+-- events.
 -- name: progress
-SELECT {clock}, NULL::text, NULL::integer, NULL::integer, NULL::bigint, NULL, NULL::bigint, NULL, NULL::bigint, NULL::bigint
+SELECT {clock}, NULL::text, NULL::integer, NULL::integer, NULL::bigint, NULL, NULL::bigint, NULL, NULL::bigint,
+    (SELECT system_identifier FROM pg_control_system())
 UNION ALL
 SELECT {clock}, c.stream, c.part, c.parts, c.saved_us, c.seen::text, c.floor, c.until::text, c.at, c.cluster FROM (
     SELECT DISTINCT ON (x.stream, x.parts, x.part) x.* FROM {cursor_table} AS x

@@ -56,12 +56,17 @@ DELETE FROM semel_outbox WHERE position IN (
         AND added_us <= :now - :keep_us
 );
 
--- Where a lot ends.
+-- Where a lot ends: at the latest before the first event that is too young, for instants rise with positions. One whose
+-- instant is yet to come says nothing of others.
 -- name: lot
 SELECT count(*), max(position) FROM (
     SELECT position FROM semel_outbox
-    WHERE stream = :stream AND position > :after AND position <= :at AND shard % :parts = :part
-        AND added_us <= :now - :keep_us
+    WHERE stream = :stream AND position > :after AND shard % :parts = :part AND added_us <= :now - :keep_us
+        AND position <= min(:at, ifnull((
+            SELECT young.position FROM semel_outbox AS young
+            WHERE young.position > :after AND young.added_us > :now - :keep_us AND young.added_us <= :now
+            ORDER BY young.position LIMIT 1
+        ), :at))
     ORDER BY position LIMIT :limit
 );
 
