@@ -40,6 +40,11 @@ def say(url: str, commands: list[tuple[str, ...]]) -> None:
         said(url, *words)
 
 
+def connections(url: str) -> set[bytes]:
+    """Of all clients, this one included."""
+    return {line.split()[0] for line in said(url, "CLIENT", "LIST", "TYPE", "normal").splitlines()}
+
+
 def publisher(url: str) -> redis_streams.RedisPublisher:
     return redis_streams.publisher(url, stream="events")
 
@@ -67,6 +72,16 @@ class TestWhileRedisTakesNoWrites:
             await events.publish([an_event(2)])
             await ledger.has(2)
         assert ledger.ids == ["e-1", "e-2"]
+
+    async def test_it_looks_the_server_up_again(self, url: str) -> None:
+        async with redis_streams.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), url, stream="events"):
+            before = connections(url)
+
+            async def are_new() -> bool:
+                return not before & connections(url)
+
+            say(url, OUTAGES["replica"][0])
+            await until(are_new, "no connection is one to the server that was the primary")
 
     async def test_a_group_that_is_gone_too_is_made_afterwards(
         self, url: str, caplog: pytest.LogCaptureFixture
@@ -99,6 +114,11 @@ class TestWhileRedisTakesNoWrites:
             events._is_deduplicating = False
             with pytest.raises(ConnectionError, match="publish"):
                 await events.publish([an_event(1)])
+
+            async def is_alone() -> bool:
+                return len(connections(url)) == 1
+
+            await until(is_alone, "it has no connection to the server that was the primary")
 
 
 @pytest.mark.parametrize(

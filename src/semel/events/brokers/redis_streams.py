@@ -166,6 +166,11 @@ def _connecting(url: str, options: dict[str, Any]) -> Callable[[], Redis]:
     return lambda: Redis.from_url(url, **{**options, "protocol": 2})  # answers have one shape there
 
 
+async def _forget_connections(client: Redis) -> None:
+    """Have the next command look up the address again: after a failover it leads to another server."""
+    await client.connection_pool.disconnect(inuse_connections=False)
+
+
 class _Subscription(Subscription):
     """A member of a group, which reads as many entries as there is room for."""
 
@@ -223,6 +228,7 @@ class _Subscription(Subscription):
                 if is_unavailable(error):
                     self._may_have_more = True  # a script may have come to its middle
                     await delay.wait(f"Redis takes no commands for now ({error})")
+                    await _forget_connections(self._client)
                 elif any(code in str(error) for code in _GROUP_IS_GONE):
                     await delay.wait(f"the group {self._group.name} of {self._group.stream} is gone and is made again")
                     with suppress(*_LOST, ResponseError):  # the next step meets what is wrong
@@ -414,7 +420,11 @@ class RedisPublisher:
                 f"Redis could not be reached, or did not answer in time ({type(error).__name__}); events that were not "
                 f"confirmed have to be published again."
             ) from error
-        return [entry if isinstance(entry, Exception) else _verdict(next(answers), entry.stream) for entry in prepared]
+        try:
+            return [one if isinstance(one, Exception) else _verdict(next(answers), one.stream) for one in prepared]
+        except ConnectionError:
+            await _forget_connections(self._client)
+            raise
 
     def _prepare(self, event: Event) -> _Entry | Exception:
         try:
