@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -71,7 +72,7 @@ def extensions(fails: Callable[[str, float], bool], *, end_after: float = 6 * EV
 
 def longest_gap(server: Server) -> float:
     times = [0.0, *server.extended]
-    return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+    return max(later - earlier for earlier, later in itertools.pairwise(times))
 
 
 def test_deadlines_are_extended_at_regular_times() -> None:
