@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from semel.cli.commands.events.broker import SQS, adapter_of
 from semel.cli.commands.events.broker_limits import Compared, compared_with, judge
+from semel.events.brokers.limits import BrokerLimits
 from semel.stores.admin import Finding
 from semel.texts import span
 
@@ -83,10 +85,8 @@ def _about_retries(name: str, most: int | None, compared: Compared) -> Finding:
 
 
 def _about_queue(trigger: Any, longest: timedelta, compared: Compared) -> list[Finding]:
-    from semel.events.brokers.sqs import read_queue
-
     try:
-        limits = asyncio.run(read_queue(f"sqs://{trigger.region}", trigger.source))
+        limits: BrokerLimits = asyncio.run(adapter_of(SQS).read_queue(f"sqs://{trigger.region}", trigger.source))
     except ConnectionError as error:
         return [Finding("queue", f"{trigger.source}: {error}", "fix", "see that SQS may be reached from here")]
     assert limits.visibility is not None  # noqa: S101 - every queue has one
