@@ -6,8 +6,8 @@ from bench.cases.aws_lambda import AWS_LAMBDA
 from bench.cases.batch import BATCH, BATCH_PEERS
 from bench.cases.celery import CELERY_RABBITMQ, CELERY_REDIS
 from bench.cases.client import CLIENT
-from bench.cases.events import EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_SQS
-from bench.cases.faststream import FASTSTREAM_NATS, FASTSTREAM_RABBITMQ
+from bench.cases.events import EVENTS_EVENTBRIDGE, EVENTS_NATS, EVENTS_RABBITMQ, EVENTS_REDIS, EVENTS_SQS
+from bench.cases.faststream import FASTSTREAM_NATS, FASTSTREAM_RABBITMQ, FASTSTREAM_REDIS
 from bench.cases.http import HTTP, HTTP_IDEMKIT, HTTP_REDIS
 from bench.cases.latency import LATENCY
 from bench.cases.mariadb_many import MARIADB_64
@@ -58,12 +58,15 @@ CASES = {
         OUTBOX,
         EVENTS_RABBITMQ,
         EVENTS_NATS,
+        EVENTS_REDIS,
         CELERY_RABBITMQ,
         CELERY_REDIS,
         EVENTS_SQS,
+        EVENTS_EVENTBRIDGE,
         AWS_LAMBDA,
         FASTSTREAM_RABBITMQ,
         FASTSTREAM_NATS,
+        FASTSTREAM_REDIS,
         HTTP,
         HTTP_IDEMKIT,
         HTTP_REDIS,

@@ -1,7 +1,7 @@
 """PostgreSQL with a broker beside it, for cases that move events; and events to move.
 
 Invariant: a broker writes what is durable to disk before it confirms, in the folder that is measured; what
-answers as SQS is an emulator, which keeps everything in memory.
+answers as SQS and EventBridge is an emulator, which keeps everything in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Started:
     pid: int
 
 
-def _start_sqs(room: Room, _: Options) -> _Started:
+def _start_emulator(room: Room, _: Options) -> _Started:
     server = ministack.start(room)
     return _Started(Endpoint(server.url), server.pid)
 
@@ -46,7 +46,8 @@ _STARTS: dict[str, Callable[..., Any]] = {
     "rabbitmq": rabbitmq.start,
     "nats": nats.start,
     "redis": redis.start,
-    "sqs": _start_sqs,
+    "sqs": _start_emulator,
+    "eventbridge": _start_emulator,
 }
 
 

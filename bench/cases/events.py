@@ -7,245 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import asyncpg
-import msgspec
 
 from bench.callers import Numbers, event_loop, in_tasks
 from bench.event_servers import broker_address, events_of, fill_outbox, with_broker
 from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.postgresql_server import database, execute
+from bench.ways import CALLERS, PREFETCH, EventBridgeWay, NatsWay, RabbitmqWay, RedisWay, SqsWay, Way
 from semel import AsyncSemel, Policy
 from semel.events import Consumer, Event, Outbox, Relay
-from semel.events.brokers.aws import Address, connect
 from semel.events.consumer import KEEP_FOR
-from tests.servers.ministack import CREDENTIALS
-from tests.servers.sqs import service_url
 
-CALLERS = 64
-PREFETCH = 256
 _TABLE = "CREATE TABLE effect (subject text NOT NULL)"
 INSERT = "INSERT INTO effect VALUES ($1)"
-Handle = Callable[[str], Awaitable[None]]
 Prepare = Callable[[Path, Effort], AbstractContextManager[Measure]]
-
-
-class Way(ABC):
-    """A queue of one variant on one broker, through the bare client and through semel."""
-
-    kind: str
-
-    def __init__(self, url: str, name: str) -> None:
-        self.url = url
-        self.name = name
-
-    @abstractmethod
-    async def make(self) -> None:
-        """Make the queue."""
-
-    @abstractmethod
-    def publisher(self) -> Any:
-        """Semel's publisher."""
-
-    @abstractmethod
-    def listen(self, consumer: Consumer[AsyncSemel]) -> AbstractAsyncContextManager[None]:
-        """Semel's listener."""
-
-    @abstractmethod
-    def listen_bare(self, handle: Handle) -> AbstractAsyncContextManager[None]:
-        """The client's own listener, which acknowledges what was handled."""
-
-    @abstractmethod
-    def publishing_bare(self) -> AbstractAsyncContextManager[Callable[[Event], Callable[[], Awaitable[object]]]]:
-        """Gives what makes, of an event, the call that publishes its bytes with the client alone and is confirmed."""
-
-
-class RabbitmqWay(Way):
-    """A durable queue."""
-
-    kind = "rabbitmq"
-
-    async def make(self) -> None:
-        import aiormq
-
-        connection = await aiormq.connect(self.url)
-        await (await connection.channel()).queue_declare(self.name, durable=True)
-        await connection.close()
-
-    def publisher(self) -> Any:
-        from semel.events.brokers import rabbitmq
-
-        return rabbitmq.publisher(self.url, routing_key=self.name)
-
-    def listen(self, consumer: Consumer[AsyncSemel]) -> AbstractAsyncContextManager[None]:
-        from semel.events.brokers import rabbitmq
-
-        return rabbitmq.listen(consumer, self.url, queue=self.name, concurrency=CALLERS, prefetch=PREFETCH)
-
-    @asynccontextmanager
-    async def listen_bare(self, handle: Handle) -> AsyncIterator[None]:
-        import aiormq
-
-        connection = await aiormq.connect(self.url)
-        channel = await connection.channel(publisher_confirms=False)
-        await channel.basic_qos(prefetch_count=PREFETCH)
-
-        async def take(message: Any) -> None:
-            await handle(msgspec.json.decode(message.body)["order_id"])
-            await channel.basic_ack(message.delivery.delivery_tag, wait=False)
-
-        await channel.basic_consume(self.name, take)
-        yield
-        await connection.close()
-
-    @asynccontextmanager
-    async def publishing_bare(self) -> AsyncIterator[Callable[[Event], Callable[[], Awaitable[object]]]]:
-        import aiormq
-        from pamqp import commands
-
-        connection = await aiormq.connect(self.url)
-        channel = await connection.channel(publisher_confirms=True)
-
-        def prepare(event: Event) -> Callable[[], Awaitable[object]]:
-            headers, body = event.to_headers()
-            properties = commands.Basic.Properties(
-                message_id=event.id,
-                content_type=headers.pop("content-type", None),
-                delivery_mode=2,
-                headers=dict(headers),
-                timestamp=event.time,
-                message_type=event.type,
-            )
-            return lambda: channel.basic_publish(body, routing_key=self.name, properties=properties, mandatory=True)
-
-        yield prepare
-        await connection.close()
-
-
-class NatsWay(Way):
-    """A stream with one subject."""
-
-    kind = "nats"
-
-    async def make(self) -> None:
-        import nats
-        from nats.js.api import StreamConfig
-
-        client = await nats.connect(self.url)
-        await client.jetstream().add_stream(StreamConfig(name=self.name, subjects=[f"{self.name}.>"]))
-        await client.close()
-
-    def publisher(self) -> Any:
-        from semel.events.brokers import nats
-
-        return nats.publisher(self.url, subject=f"{self.name}.placed")
-
-    def listen(self, consumer: Consumer[AsyncSemel]) -> AbstractAsyncContextManager[None]:
-        from semel.events.brokers import nats
-
-        return nats.listen(consumer, self.url, stream=self.name, concurrency=CALLERS, prefetch=PREFETCH)
-
-    @asynccontextmanager
-    async def listen_bare(self, handle: Handle) -> AsyncIterator[None]:
-        import nats
-
-        client = await nats.connect(self.url)
-        pulled = await client.jetstream().pull_subscribe(f"{self.name}.>", durable="bare", stream=self.name)
-
-        async def take(message: Any) -> None:
-            await handle(msgspec.json.decode(message.data)["order_id"])
-            await message.ack()
-
-        async def pull() -> None:
-            while True:
-                messages = await pulled.fetch(PREFETCH, timeout=60)
-                await asyncio.gather(*map(take, messages))
-
-        pulling = asyncio.create_task(pull())
-        yield
-        pulling.cancel()
-        await asyncio.gather(pulling, return_exceptions=True)
-        await client.close()
-
-    @asynccontextmanager
-    async def publishing_bare(self) -> AsyncIterator[Callable[[Event], Callable[[], Awaitable[object]]]]:
-        import nats
-
-        client = await nats.connect(self.url)
-        context = client.jetstream()
-
-        def prepare(event: Event) -> Callable[[], Awaitable[object]]:
-            headers, body = event.to_headers()
-            headers["Nats-Msg-Id"] = event.id
-            return lambda: context.publish(f"{self.name}.placed", body, headers=headers)
-
-        yield prepare
-        await client.close()
-
-
-class SqsWay(Way):
-    """A standard queue of the emulator."""
-
-    kind = "sqs"
-    options: ClassVar[dict[str, Any]] = {name.lower(): value for name, value in CREDENTIALS.items()}
-
-    async def make(self) -> None:
-        async with self._client() as client:
-            await client.create_queue(QueueName=self.name)
-
-    def _client(self) -> Any:
-        return connect("sqs", Address.of(service_url("sqs", self.url), "sqs"), read_within=30, **self.options)
-
-    def publisher(self) -> Any:
-        from semel.events.brokers import sqs
-
-        return sqs.publisher(service_url("sqs", self.url), queue=self.name, **self.options)
-
-    def listen(self, consumer: Consumer[AsyncSemel]) -> AbstractAsyncContextManager[None]:
-        from semel.events.brokers import sqs
-
-        given = {"concurrency": CALLERS, "prefetch": PREFETCH, "poll_for": 1, **self.options}
-        return sqs.listen(consumer, service_url("sqs", self.url), queue=self.name, **given)
-
-    @asynccontextmanager
-    async def listen_bare(self, handle: Handle) -> AsyncIterator[None]:
-        async with self._client() as client:
-            url = (await client.get_queue_url(QueueName=self.name))["QueueUrl"]
-
-            async def take() -> None:
-                while True:
-                    reply = await client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
-                    messages = reply.get("Messages", ())
-                    bodies = [msgspec.json.decode(message["Body"]) for message in messages]
-                    await asyncio.gather(*(handle(body["data"]["order_id"]) for body in bodies))
-                    done = [
-                        {"Id": str(place), "ReceiptHandle": message["ReceiptHandle"]}
-                        for place, message in enumerate(messages)
-                    ]
-                    if done:
-                        await client.delete_message_batch(QueueUrl=url, Entries=done)
-
-            taking = [asyncio.create_task(take()) for _ in range(8)]
-            yield
-            for task in taking:
-                task.cancel()
-            await asyncio.gather(*taking, return_exceptions=True)
-
-    @asynccontextmanager
-    async def publishing_bare(self) -> AsyncIterator[Callable[[Event], Callable[[], Awaitable[object]]]]:
-        async with self._client() as client:
-            url = (await client.get_queue_url(QueueName=self.name))["QueueUrl"]
-
-            def prepare(event: Event) -> Callable[[], Awaitable[object]]:
-                body = event.to_json().decode()
-                return lambda: client.send_message(QueueUrl=url, MessageBody=body)
-
-            yield prepare
 
 
 class Counter:
@@ -444,12 +224,16 @@ def _relaying(way_of: type[Way]) -> Prepare:
     return prepare
 
 
-def _case(way_of: type[Way], title: str, *, calls: int = 4000, note: str = "") -> Case:
-    consumer, transaction, publishing = (
-        "bare consumer",
-        "bare consumer, a transaction each",
-        "bare client, 64 in flight",
+def _publishing(way_of: type[Way], calls: int) -> tuple[Variant, Variant]:
+    bare = "bare client, 64 in flight"
+    return (
+        Variant(bare, _publishing_bare(way_of), calls),
+        Variant("relay", _relaying(way_of), calls, bare, Comparison("faster", 0.8)),
     )
+
+
+def _case(way_of: type[Way], title: str, *, calls: int = 4000, note: str = "") -> Case:
+    consumer, transaction = "bare consumer", "bare consumer, a transaction each"
     return Case(
         f"events-{way_of.kind}",
         f"{title} and PostgreSQL: consumers and relays against the bare client",
@@ -472,8 +256,7 @@ def _case(way_of: type[Way], title: str, *, calls: int = 4000, note: str = "") -
                 transaction,
                 Comparison("faster", 0.6),
             ),
-            Variant(publishing, _publishing_bare(way_of), calls),
-            Variant("relay", _relaying(way_of), calls, publishing, Comparison("faster", 0.8)),
+            *_publishing(way_of, calls),
         ),
         notes=(
             "The consumer with inbox is held against the times of bare consumer and function added up.",
@@ -487,9 +270,13 @@ def _case(way_of: type[Way], title: str, *, calls: int = 4000, note: str = "") -
 
 EVENTS_RABBITMQ = _case(RabbitmqWay, "RabbitMQ")
 EVENTS_NATS = _case(NatsWay, "NATS")
-EVENTS_SQS = _case(
-    SqsWay,
-    "SQS",
-    calls=600,
-    note="An emulator answers as SQS, and its time is most of what is measured: of the service it says nothing.",
+EVENTS_REDIS = _case(RedisWay, "Redis streams")
+_EMULATED = "An emulator answers as {}, and its time is most of what is measured: of the service it says nothing."
+EVENTS_SQS = _case(SqsWay, "SQS", calls=600, note=_EMULATED.format("SQS"))
+EVENTS_EVENTBRIDGE = Case(
+    f"events-{EventBridgeWay.kind}",
+    "EventBridge and PostgreSQL: relays against the bare client",
+    _publishing(EventBridgeWay, 600),
+    notes=("Events of about 200 bytes.", _EMULATED.format("EventBridge")),
+    site=with_broker(EventBridgeWay.kind),
 )

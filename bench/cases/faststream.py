@@ -5,18 +5,48 @@ Invariant: the messages of a round are in the broker before its clock starts.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import asyncpg
 
-from bench.cases.events import INSERT, PREFETCH, Counter, NatsWay, RabbitmqWay, Way, consuming
+from bench.cases.events import INSERT, Counter, consuming
 from bench.event_servers import with_broker
 from bench.harness import Case, Comparison, Variant
+from bench.ways import CALLERS, PREFETCH, NatsWay, RabbitmqWay, RedisWay, Way
 from semel import AsyncSemel
+from semel.events import Event
 
 Handler = Callable[..., Any]
+
+
+class FastStreamRedisWay(RedisWay):
+    """A stream whose entries have FastStream's own form, which is all that it reads alone."""
+
+    async def make(self) -> None:
+        async with self._client() as client:
+            for group in ("bare", "inbox"):
+                await client.xgroup_create(self.name, group, id="0", mkstream=True)
+
+    @asynccontextmanager
+    async def publisher(self) -> AsyncIterator[Any]:
+        from faststream.redis import RedisBroker
+
+        async with RedisBroker(self.url, logger=None) as broker:
+            yield _Publisher(broker, self.name)
+
+
+class _Publisher:
+    def __init__(self, broker: Any, stream: str) -> None:
+        self._broker = broker
+        self._stream = stream
+
+    async def publish(self, events: Sequence[Event]) -> list[None]:
+        for event in events:
+            headers, body = event.to_headers()
+            await self._broker.publish(body, stream=self._stream, headers=headers)
+        return [None] * len(events)
 
 
 @asynccontextmanager
@@ -33,6 +63,12 @@ async def _listen(way: Way, name: str, handler: Handler, *around: Any, is_manual
             way.url, middlewares=around, logger=None, default_channel=Channel(prefetch_count=PREFETCH)
         )
         subscriber = broker.subscriber(RabbitQueue(way.name, declare=False), ack_policy=policy)
+    elif way.kind == "redis":
+        from faststream.redis import RedisBroker, StreamSub
+
+        broker = RedisBroker(way.url, middlewares=around, logger=None)
+        stream = StreamSub(way.name, group=name, consumer="one", max_records=PREFETCH, polling_interval=100)
+        subscriber = broker.subscriber(stream=stream, max_workers=CALLERS, ack_policy=policy)
     else:
         from faststream.nats import JStream, NatsBroker, PullSub
 
@@ -104,7 +140,7 @@ async def _in_transaction(way: Way, url: str, counter: Counter) -> AsyncIterator
         yield lambda: _listen(way, "inbox", place, inbox(semel, "bench", transaction=transaction), is_manual=True)
 
 
-def _case(way_of: type[Way], title: str) -> Case:
+def _case(way_of: type[Way], title: str, *, at_a_time: str = "all of which FastStream handles at a time") -> Case:
     bare, transaction = "bare FastStream", "bare FastStream, a transaction each"
     return Case(
         f"faststream-{way_of.kind}",
@@ -122,7 +158,7 @@ def _case(way_of: type[Way], title: str) -> Case:
             ),
         ),
         notes=(
-            f"Events of about 200 bytes; {PREFETCH} messages ahead, all of which FastStream handles at a time.",
+            f"Events of about 200 bytes; {PREFETCH} messages ahead, {at_a_time}.",
             "Transactions on 8 connections.",
         ),
         site=with_broker(way_of.kind),
@@ -131,3 +167,6 @@ def _case(way_of: type[Way], title: str) -> Case:
 
 FASTSTREAM_RABBITMQ = _case(RabbitmqWay, "RabbitMQ")
 FASTSTREAM_NATS = _case(NatsWay, "NATS")
+FASTSTREAM_REDIS = _case(
+    FastStreamRedisWay, "Redis streams", at_a_time=f"of which FastStream handles {CALLERS} at a time (max_workers)"
+)

@@ -13,9 +13,12 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 log = logging.getLogger("semel.deadlines")
+
+_TRIED_AGAIN_AFTER: Final = 0.25
+"""After a failure, as a part of the time between two extensions."""
 
 Extend = Callable[[Sequence[Any]], Awaitable[None]]
 
@@ -111,22 +114,25 @@ class Deadlines:
     async def _main(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
+        wait = self._every
         while not self._end.is_set():
             try:
                 async with self._connect() as extend:
-                    while not await self._ends_within(self._end):
+                    while not await self._ends_within(wait, self._end):
                         if self._is_idle():
                             return
                         if tokens := self._due():
                             await extend(tokens)
+                        wait = self._every
             except OSError as error:
                 log.warning("deadlines could not be extended (%s); tried again", type(error).__name__)
-                await self._ends_within(self._end)
+                await self._ends_within(self._every * _TRIED_AGAIN_AFTER, self._end)
+                wait = 0  # what failed is late by now, and a deadline is only some of these times long
 
-    async def _ends_within(self, end: asyncio.Event) -> bool:
-        """Wait until the next extension is due, or for the end. Nothing is cancelled, so every connection is closed."""
+    async def _ends_within(self, seconds: float, end: asyncio.Event) -> bool:
+        """Wait so long, or for the end. Nothing is cancelled, so every connection is closed."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._every):
+            async with asyncio.timeout(seconds):
                 await end.wait()
         return end.is_set()
 

@@ -21,6 +21,7 @@ from semel.events.brokers.rabbitmq_management import limits_of, management_url
 from tests.cli.conftest import Database, Run
 from tests.servers.broker import Broker
 from tests.servers.rabbitmq import RabbitmqServer
+from tests.servers.redis import Keys, RedisServer, said
 from tests.servers.server import HOST, free_port
 from tests.servers.sqs import Queues
 
@@ -234,6 +235,54 @@ def test_a_stream_of_nats_is_compared(
     assert code == ("fix" in verdicts.values())
     assert found["kept events"]["verdict"] == "note", "the relay keeps events for longer than the consumer its marks"
     assert "consumer_timeout" not in found
+
+
+@pytest.fixture
+def redis_stream(redis_keys: Keys) -> Iterator[tuple[str, str]]:
+    """A stream with a group, and the address of its server."""
+    name = f"{redis_keys.prefix}:doctor"
+    redis_keys.said("XGROUP", "CREATE", name, "billing", "0", "MKSTREAM")
+    yield name, redis_keys.plain_url.partition("?")[0]
+    redis_keys.said("DEL", name)
+
+
+@pytest.mark.slow
+def test_a_stream_of_redis_is_compared(redis_stream: tuple[str, str], shop: Database, call: Run) -> None:
+    stream, url = redis_stream
+    options = ["--broker", url, "--stream", stream, "--consumer", "shop:consumer", "--relay", "shop:relay"]
+    code, found = findings(call, shop.url, *options)
+    assert (code, found["redelivery"]["verdict"], found["kept events"]["verdict"]) == (0, "note", "note")
+    assert "MAXLEN of its publishers" in found["redelivery"]["found"]
+    assert "marks of billing are kept for 2d" in found["redelivery"]["found"]
+    assert "full queue" not in found
+
+
+@pytest.mark.slow
+def test_a_server_of_redis_that_drops_streams_when_it_is_full_is_noted(
+    start_redis: Callable[..., AbstractContextManager[RedisServer]], shop: Database, call: Run
+) -> None:
+    with start_redis(settings={"maxmemory-policy": "allkeys-lru"}) as server:
+        said(server.endpoint.url, "XGROUP", "CREATE", "events", "billing", "0", "MKSTREAM")
+        options = ["--broker", server.endpoint.url, "--stream", "events", "--consumer", "shop:consumer"]
+        code, found = findings(call, shop.url, *options)
+    assert (code, found["full queue"]["verdict"]) == (0, "note")
+    assert "maxmemory-policy = allkeys-lru" in found["full queue"]["found"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--stream", "nowhere"], "no stream 'nowhere'"), (["--group", "strangers"], "no group 'strangers'")],
+    ids=["stream", "group"],
+)
+def test_what_redis_does_not_have_is_named(
+    redis_stream: tuple[str, str], shop: Database, call: Run, options: list[str], words: str
+) -> None:
+    stream, url = redis_stream
+    named = options if "--stream" in options else ["--stream", stream, *options]
+    done = call("doctor", shop.url, "--broker", url, *named)
+    assert done.returncode == 2
+    assert words in done.stderr
 
 
 FINE = {"VisibilityTimeout": "30", "MessageRetentionPeriod": "86400"}

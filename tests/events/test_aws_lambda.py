@@ -14,13 +14,15 @@ import msgspec
 import pytest
 
 from semel import AsyncSemel, Semel
-from semel.core.operations import Operation
+from semel.core.operations import Operation, Renew
 from semel.core.store import Plan
-from semel.errors import StoreUnavailable, TryLater, UsageError
+from semel.errors import EventInvalid, StoreUnavailable, TryLater, UsageError
 from semel.events import Backoff, Consumer, Event
 from semel.events.brokers import aws_lambda
+from semel.events.brokers.sqs.messages import MessageReader
 from semel.stores.memory import MemoryStore
 from semel.testing import VirtualClock
+from semel.testing.contract.instrumented_store import InstrumentedStore
 from tests.docs.pages import page
 from tests.events.desk import Declined
 from tests.events.invocations import (
@@ -33,6 +35,7 @@ from tests.events.invocations import (
     kinesis_record,
     sqs_record,
 )
+from tests.unit.engine.test_lease_thread import wait_until
 
 TYPE = "asset.registered"
 SOON = Backoff(first=timedelta(seconds=7), most=timedelta(seconds=7), spread=0)
@@ -368,6 +371,27 @@ def test_no_lease_outlives_the_invocation(world: World) -> None:
     assert leases == [12.0, 30.0]
 
 
+def test_no_renewal_outlives_the_invocation(world: World) -> None:
+    store = InstrumentedStore(world.store)
+    leases: list[float] = []
+
+    def run_for_long(event: Event) -> None:
+        for _ in range(2):
+            sent = store.count(Renew)
+            wait_until(lambda: world.clock.next_due() is not None)
+            world.clock.advance(4)  # a third of a lease that is as long as what is left of the invocation
+            wait_until(lambda: store.count(Renew) > sent)  # noqa: B023 - called here
+            record = world.semel.read((event.source, event.id), operation="event:billing")
+            assert record is not None
+            assert record.lease_until is not None
+            leases.append((record.lease_until - record.started_at).total_seconds())
+
+    with Semel(store, clock=world.clock) as world.semel:
+        handler = world.handler(world.consumer(run_for_long))
+        assert failures(handler(batch(sqs_record(an_event(1))), Context(left=12_000))) == []
+    assert leases == [12.0, 12.0]
+
+
 def test_without_a_context_nothing_is_bounded(world: World) -> None:
     assert failures(world.handler()(batch(sqs_record(an_event())), None)) == []
 
@@ -422,6 +446,17 @@ def test_without_a_name_each_put_to_eventbridge_is_an_event(world: World) -> Non
     for put in ("put-1", "put-1", "put-2"):
         handler(eventbridge({"capacity_kw": 1}, id=put))
     assert world.ran == ["put-1", "put-2"]
+
+
+def test_in_a_queue_an_envelope_without_a_named_id_means_what_it_means_to_every_listener(world: World) -> None:
+    message = msgspec.json.encode(eventbridge({"capacity_kw": 1})).decode()
+    consumer = world.consumer()
+    world.handler(consumer)(batch(sqs_record(message), kinesis_record(message.encode(), 2)))
+    headers, body = MessageReader(None, None).read({"Body": message})
+    with pytest.raises(EventInvalid):
+        Event.from_headers(headers, body)  # what `sqs.listen` makes of it
+    (letter,) = consumer.dead_letters()  # of the same bytes
+    assert (letter.reason, world.ran) == ("invalid", [])
 
 
 def test_the_subject_of_an_event_of_eventbridge_is_found_where_it_is_named(world: World) -> None:

@@ -451,6 +451,19 @@ class TestWhatCeleryIsTold:
             deliver(raising(app, semel, InProgress("wait", retry_after=LATER)), "n")
         assert (caught.value.when, caught.value.sig.options["countdown"]) == (2.0, 2.0)
 
+    @pytest.mark.parametrize(
+        ("broker", "countdown"), [("redis://localhost", 1800.0), ("sqs://", 900.0), ("amqp://localhost", 7200.0)]
+    )
+    def test_the_countdown_stays_below_what_a_transport_has_by_default(
+        self, broker: str, countdown: float, semel: Semel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app = Celery("shop", broker=broker, set_as_current=False)
+        monkeypatch.setattr(type(app.amqp), "send_task_message", property(lambda _: lambda *_, **__: None))
+        with pytest.raises(Retry) as caught:
+            deliver(raising(app, semel, InProgress("wait", retry_after=timedelta(hours=2))), "n")
+        assert caught.value.sig.options["countdown"] == countdown
+        app.close()
+
     def test_a_countdown_that_is_short_enough_stays(self, app: Celery, semel: Semel) -> None:
         app.conf.broker_transport_options = {"visibility_timeout": 60}
         with pytest.raises(Retry) as caught:

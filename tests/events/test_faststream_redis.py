@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
 import pytest
-from faststream import AckPolicy
+from faststream import AckPolicy, Context
+from faststream.exceptions import StopConsume
 from faststream.redis import ListSub, PubSub, RedisBroker, StreamSub
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from semel import AsyncSemel
 from semel.errors import UsageError
+from semel.events import Event
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import Ledger, an_event, is_empty, publish, until
 from tests.events.faststream_cases import (
@@ -36,9 +38,10 @@ class RedisSite(Site):
 
     bench: RedisBench
 
-    def __init__(self, bench: RedisBench) -> None:
+    def __init__(self, bench: RedisBench, workers: int = 4) -> None:
         super().__init__(bench)
         self._members = count(1)
+        self._workers = workers
 
     def broker(self, url: str, **settings: Any) -> Any:
         return RedisBroker(url, graceful_timeout=10.0, **settings)
@@ -46,16 +49,16 @@ class RedisSite(Site):
     def subscriber(self, broker: Any, **settings: Any) -> Any:
         given = {"max_records": 8, "polling_interval": 50, **settings.pop("of_stream", {})}
         stream = StreamSub(self.bench.name, group="billing", consumer=f"worker-{next(self._members)}", **given)
-        return broker.subscriber(stream=stream, max_workers=4, **settings)
+        return broker.subscriber(stream=stream, **{"max_workers": self._workers, **settings})
 
 
-@pytest.fixture
-async def site(redis_keys: Keys) -> AsyncIterator[RedisSite]:
+@pytest.fixture(params=[1, 4], ids=["one-worker", "four-workers"])
+async def site(request: pytest.FixtureRequest, redis_keys: Keys) -> AsyncIterator[RedisSite]:
     connection = Redis.from_url(redis_keys.plain_url, protocol=2)
     bench = RedisBench(redis_keys, connection)
     await bench.make()
     await connection.xgroup_create(bench.name, "billing", id="0", mkstream=True)
-    yield RedisSite(bench)
+    yield RedisSite(bench, request.param)
     await bench.make()
     await connection.delete(f"{bench.name}-nowhere")
     await connection.aclose()
@@ -109,6 +112,46 @@ class TestOnRedisAlone:
         pending = await site.bench.client.xpending_range(site.bench.name, "billing", "-", "+", 10)
         assert [one["consumer"] for one in pending] == [b"another"]
 
+    async def test_an_entry_that_came_again_may_stop_its_subscriber(self, site: RedisSite) -> None:
+        client, name = site.bench.client, site.bench.name
+
+        async def registered(attempt: Any = Context("semel_attempt")) -> None:
+            if attempt.number == 1:
+                raise LookupError("not yet")
+            raise StopConsume
+
+        await publish(site.bench, an_event())
+        box = an_inbox(in_doubt="rerun")
+        async with site.running(box, registered) as subscriber:
+
+            async def has_given_back() -> bool:
+                pending = await client.xpending_range(name, "billing", "-", "+", 10)
+                lease = await client.exists(f"{{{name}}}:billing:semel-sweep")
+                return (
+                    not subscriber.running and not lease and [one["consumer"] for one in pending] == [b"semel-waiting"]
+                )
+
+            await until(has_given_back, "the subscriber is stopped, and what it had is free")
+
+    async def test_an_entry_that_takes_long_when_it_comes_again_holds_up_no_other(self, site: RedisSite) -> None:
+        ledger, second_ran = Ledger(), asyncio.Event()
+
+        async def registered(event: Event = Context("semel_event"), attempt: Any = Context("semel_attempt")) -> None:
+            if attempt.number == 1:
+                raise LookupError("not yet")
+            if event.id == "e-1":
+                await second_ran.wait()
+            else:
+                second_ran.set()
+            await ledger.add(event.id)
+
+        store = MemoryStore()
+        boxes = [an_inbox(AsyncSemel(store), in_doubt="rerun") for _ in range(2)]
+        await publish(site.bench, an_event(1), an_event(2))
+        async with site.running(boxes[0], registered), site.running(boxes[1], registered):
+            await ledger.has(2)
+        assert ledger.ids == ["e-2", "e-1"]
+
     async def test_an_entry_of_faststream_itself_is_read(self, site: RedisSite) -> None:
         ledger, (headers, body) = Ledger(), an_event().to_headers()
         async with site.running(an_inbox(), writing_to(ledger)), site.broker(site.bench.url) as broker:
@@ -131,8 +174,9 @@ class TestOnRedisAlone:
         await broker.stop()
 
     @pytest.mark.parametrize("name", ["batch", "no_ack"])
+    @pytest.mark.filterwarnings("ignore:.*max_workers")
     async def test_entries_that_cannot_be_acknowledged_one_by_one_are_refused(self, site: RedisSite, name: str) -> None:
-        with pytest.raises(UsageError, match=name), pytest.warns() if name == "batch" else nullcontext():
+        with pytest.raises(UsageError, match=name):
             async with site.running(an_inbox(), writing_to(Ledger()), of_stream={name: True}):
                 pass
 

@@ -99,7 +99,7 @@ def read_settings(app: Any) -> AppSettings:
         secret_address=connection.as_uri(include_password=True),
         queues=tuple(app.amqp.queues),
         tasks=tuple(OnceTask(task.name, getattr(task, POLICY), switched_off(task)) for task in found),
-        visible_again=_visible_again(app, transport),
+        visible_again=read_visible_again(app),
         is_rabbitmq=transport in _RABBITMQ,
         is_confirmed=_is_confirmed(app),
         is_eager=bool(app.conf.task_always_eager),
@@ -144,11 +144,13 @@ def _transport(app: Any) -> str:
     return str(app.connection_for_read().transport_cls).lower()
 
 
-def _visible_again(app: Any, transport: str) -> timedelta | None:
-    if transport not in _VISIBLE_AGAIN_AFTER:
+def read_visible_again(app: Any) -> timedelta | None:
+    """After how long a message is delivered again that nobody acknowledged; None: it is not, or nobody says."""
+    transport = _transport(app)
+    if transport in _RABBITMQ:
         return None
-    given = app.conf.broker_transport_options.get("visibility_timeout")
-    return timedelta(seconds=_VISIBLE_AGAIN_AFTER[transport] if given is None else given)
+    seconds = app.conf.broker_transport_options.get("visibility_timeout") or _VISIBLE_AGAIN_AFTER.get(transport)
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _is_confirmed(app: Any) -> bool:
@@ -167,8 +169,7 @@ def _warn_of_unconfirmed(app: Any, task: Any) -> None:
 
 def _warn_of_deadline(app: Any, task: Any, max_runtime: timedelta) -> None:
     """Say it where the broker delivers a task again while it may still run."""
-    transport = _transport(app)
-    visible_again = _visible_again(app, transport)
+    visible_again = read_visible_again(app)
     if visible_again is not None:
         if max_runtime >= visible_again:
             log.warning(
@@ -179,7 +180,7 @@ def _warn_of_deadline(app: Any, task: Any, max_runtime: timedelta) -> None:
                 visible_again.total_seconds(),
                 max_runtime.total_seconds(),
             )
-    elif transport in _RABBITMQ and max_runtime >= _CHANNEL_CLOSED_AFTER:
+    elif _transport(app) in _RABBITMQ and max_runtime >= _CHANNEL_CLOSED_AFTER:
         log.warning(
             "%s may run for %g s (max_runtime), and RabbitMQ closes the channel of a consumer that takes longer than "
             "its consumer_timeout (30 min unless it is told another), with all that is on it. Make max_runtime "

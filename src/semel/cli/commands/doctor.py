@@ -82,6 +82,15 @@ def doctor(
             show_default=False,
         ),
     ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option(
+            "--lambda",
+            metavar="FUNCTION",
+            help="Your function of AWS Lambda: its triggers, and whether what fails comes again.",
+            show_default=False,
+        ),
+    ] = None,
     consumer_timeout: Annotated[
         str | None,
         typer.Option(
@@ -114,8 +123,8 @@ def doctor(
     """Look at a database: durability, role, clock, proxies, schema, and what waits there. Changes nothing.
 
     With --broker and --queue or --stream also at a broker: how long it may deliver an event again is compared with how
-    long a consumer remembers it. With --faststream or --celery the same for what your program takes from, and whether
-    it would lose messages.
+    long a consumer remembers it. With --faststream, --celery or --lambda the same for what your program takes from, and
+    whether it would lose messages.
 
     With --engine or --engine-history also at a workflow engine: how long it knows a process that has ended is compared
     with how long the records of its tasks are kept.
@@ -136,6 +145,7 @@ def doctor(
         {"management": management, "relay": relay, "consumer_timeout": consumer_timeout},
         faststream=faststream,
         celery=celery,
+        function=function,
     )
     findings += _about_engine(engine, process, engine_history, delegates)
     held = promises(
@@ -159,9 +169,10 @@ def _about_events(
     *,
     faststream: str | None,
     celery: str | None,
+    function: str | None,
 ) -> list[Finding]:
     """What was found about brokers, and about those who take from them."""
-    if all(option is None for option in (*places.values(), *compared.values(), faststream, celery)):
+    if all(option is None for option in (*places.values(), *compared.values(), faststream, celery, function)):
         return []
     from semel.cli.commands.events.broker_limits import examine_broker, refuse_beside  # it imports all about events
 
@@ -180,7 +191,14 @@ def _about_events(
 
         refuse_beside("--celery", places if faststream else {**places, "relay": compared["relay"]})
         findings += examine_celery(celery, management=compared["management"], consumer_timeout=timeout)
-    if faststream is None and celery is None:
+    if function is not None:
+        from semel.cli.commands.events.lambda_function import examine_lambda
+
+        refuse_beside("--lambda", {name: place for name, place in places.items() if name != "consumer"})
+        if faststream is None and celery is None:
+            refuse_beside("--lambda", {name.replace("_", "-"): option for name, option in compared.items()})
+        findings += examine_lambda(function, consumer=places["consumer"])
+    if faststream is None and celery is None and function is None:
         findings += examine_broker(
             broker,
             {name: place for name, place in places.items() if name != "consumer"},

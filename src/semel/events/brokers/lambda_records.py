@@ -3,7 +3,8 @@
 - The id of an event is that of its producer: of the CloudEvent in the body, or at a path that is named. `messageId` and
   `eventID` are never taken: what is sent twice has two of them.
 - An event that EventBridge delivers by itself has the `id` that EventBridge gave to its put, unless a path is named or
-  its detail is a CloudEvent.
+  its detail is a CloudEvent. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a message
+  means the same to everybody who reads it.
 - `order` names what has to stay in order: records that share it are not begun after one of them has failed.
 """
 
@@ -74,8 +75,9 @@ def read_messages(invocation: Any, paths: Paths) -> list[Message]:
 
 def eventbridge_message(invocation: Mapping[str, Any], paths: Paths) -> Message:
     """The event of EventBridge that Lambda was invoked with."""
-    body = msgspec.json.encode(invocation)
-    return Message(invocation, str(invocation.get("id", "")), {}, body, lambda: _read_eventbridge(invocation, paths))
+    body, path = msgspec.json.encode(invocation), paths.id or "id"
+    identifier = str(invocation.get("id", ""))
+    return Message(invocation, identifier, {}, body, lambda: _read_eventbridge(invocation, paths, path))
 
 
 def _read_record(record: Any, paths: Paths) -> Message:
@@ -139,7 +141,7 @@ def _read_sqs(record: Mapping[str, Any], paths: Paths) -> Event:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         members = None
     if is_eventbridge(members):
-        return _read_eventbridge(members, paths)
+        return _read_eventbridge(members, paths, paths.id)
     return Event.from_sqs(record, id=paths.id)
 
 
@@ -151,8 +153,13 @@ def _read_text(body: bytes, paths: Paths) -> Event:
     return _read_sqs({"body": text}, paths)
 
 
-def _read_eventbridge(message: Mapping[str, Any], paths: Paths) -> Event:
+def _read_eventbridge(message: Mapping[str, Any], paths: Paths, id_path: str | None) -> Event:
     detail = message.get("detail")
     if paths.id is None and isinstance(detail, Mapping) and "specversion" in detail:
         return Event.from_json(msgspec.json.encode(detail))
-    return Event.from_eventbridge(message, id=paths.id or "id", subject=paths.subject)
+    if id_path is None:
+        raise EventInvalid(
+            "It is an envelope of EventBridge, whose id is another one for each put; nothing ran. Say where the id of "
+            "the producer is: handler(…, id='detail.…'), or id='id' if each event is put once."
+        )
+    return Event.from_eventbridge(message, id=id_path, subject=paths.subject)

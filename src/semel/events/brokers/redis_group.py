@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from semel.deadlines import Extend
@@ -20,13 +21,28 @@ from semel.extras import requires
 
 with requires("semel.events.brokers.redis_group", "redis"):
     from redis.asyncio import Redis
-    from redis.exceptions import RedisError, ResponseError
+    from redis.exceptions import (
+        ClusterDownError,
+        MasterDownError,
+        OutOfMemoryError,
+        ReadOnlyError,
+        RedisError,
+        ResponseError,
+        TryAgainError,
+    )
 
 WAITING: Final = "semel-waiting"
 """The member of a group that has what has to wait."""
 SWEEP_EVERY: Final = 0.2
 """Seconds between two looks for what is due."""
-SWEEP_LEASE_MS: Final = 2000
+_SWEEP_LEASE_MS: Final = 2000
+NEVER: Final = 2**53
+"""Milliseconds after which no member is removed."""
+_LOOKS: Final = 500
+"""How many entries one look takes from others, and a tenth of how many it passes over."""
+_UNAVAILABLE: Final = (ClusterDownError, MasterDownError, OutOfMemoryError, ReadOnlyError, TryAgainError)
+_UNAVAILABLE_CODES: Final = ("BUSY", "MISCONF", "NOREPLICAS")
+"""How answers begin that the client has no class of its own for."""
 
 # KEYS of every script: the stream, the set of due times, the lease of the sweep, the cursor of the sweep.
 # ARGV of every script begin with: the group, the member who says it, and the one that nobody is.
@@ -39,14 +55,17 @@ local function now_ms()
     local now = redis.call('TIME')
     return now[1] * 1000 + math.floor(now[2] / 1000)
 end
+local function give_to(member, id)
+    redis.call('XCLAIM', stream, group, member, 0, id, 'JUSTID')
+end
 local function set_aside(id, at)
-    redis.call('XCLAIM', stream, group, waiting, 0, id, 'JUSTID')
+    give_to(waiting, id)
     redis.call('ZADD', due, at, id)
 end
 """
 EXTEND: Final = f"""{_HEAD}
 for place = 4, #ARGV do
-    if belongs_to(ARGV[place], me) then redis.call('XCLAIM', stream, group, me, 0, ARGV[place], 'JUSTID') end
+    if belongs_to(ARGV[place], me) then give_to(me, ARGV[place]) end
 end
 """
 ACKNOWLEDGE: Final = f"""{_HEAD}
@@ -57,7 +76,9 @@ end
 DELAY: Final = f"""{_HEAD}
 if belongs_to(ARGV[4], me) then set_aside(ARGV[4], now_ms() + ARGV[5]) end
 """
-# What is due, and what a member left behind that is gone. Answers false where somebody else looks.
+# What is due, and what a member left behind that is gone. Answers false where somebody else looks; otherwise what was
+# taken, and whether the pass is over: it goes on where the cursor stands until all that is pending was looked at.
+# What only waits takes no room. Redis does nothing else meanwhile, so one call looks at so many and no more.
 SWEEP: Final = f"""{_HEAD}
 local room, idle_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
 local holder = redis.call('GET', KEYS[3])
@@ -70,27 +91,30 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now_ms(), 'LIMIT', 
         for _, entry in ipairs(redis.call('XCLAIM', stream, group, me, 0, id)) do taken[#taken + 1] = entry end
     end
 end
-if idle_ms == 0 or #taken >= room then return taken end
-local cursor = redis.call('GET', KEYS[4]) or '0-0'
-local found = redis.call('XAUTOCLAIM', stream, group, me, idle_ms, cursor, 'COUNT', room - #taken)
-for _, entry in ipairs(found[2]) do
-    if entry and entry[1] then
-        local at = redis.call('ZSCORE', due, entry[1])
-        if at then set_aside(entry[1], at) else taken[#taken + 1] = entry end
-    end
-end
-redis.call('SET', KEYS[4], found[1])
-if found[1] == '0-0' then
-    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
-        local member = {{}}
-        for place = 1, #fields, 2 do member[fields[place]] = fields[place + 1] end
-        local is_ours = string.sub(member['name'], 1, 6) == 'semel-' and member['name'] ~= waiting
-        if is_ours and member['pending'] == 0 and member['idle'] > tonumber(ARGV[7]) then
-            redis.call('XGROUP', 'DELCONSUMER', stream, group, member['name'])
+if idle_ms == 0 or #taken >= room then return {{taken, 0}} end
+local cursor, looks = redis.call('GET', KEYS[4]) or '0-0', {_LOOKS}
+repeat
+    local count = math.min(room - #taken, looks)
+    local found = redis.call('XAUTOCLAIM', stream, group, me, idle_ms, cursor, 'COUNT', count)
+    for _, entry in ipairs(found[2]) do
+        if entry and entry[1] then
+            local is_waiting = redis.call('ZSCORE', due, entry[1])
+            if is_waiting then give_to(waiting, entry[1]) else taken[#taken + 1] = entry end
         end
     end
+    cursor, looks = found[1], looks - count
+until cursor == '0-0' or #taken >= room or looks <= 0
+redis.call('SET', KEYS[4], cursor)
+if cursor ~= '0-0' then return {{taken, 0}} end
+for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
+    local member = {{}}
+    for place = 1, #fields, 2 do member[fields[place]] = fields[place + 1] end
+    local is_ours = string.sub(member['name'], 1, 6) == 'semel-' and member['name'] ~= waiting
+    if is_ours and member['pending'] == 0 and member['idle'] > tonumber(ARGV[7]) then
+        redis.call('XGROUP', 'DELCONSUMER', stream, group, member['name'])
+    end
 end
-return taken
+return {{taken, 1}}
 """
 # All that is left goes to the member that looks next.
 RELEASE: Final = f"""{_HEAD}
@@ -105,6 +129,19 @@ if redis.call('GET', KEYS[3]) == me then redis.call('DEL', KEYS[3]) end
 LEAVE: Final = f"""{RELEASE}
 redis.call('XGROUP', 'DELCONSUMER', stream, group, me)
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one look for entries found.
+
+    Attributes:
+        entries: what was taken: ids and fields.
+        is_over: whether all that is pending was looked at since the pass began.
+    """
+
+    entries: Sequence[tuple[bytes, dict[bytes, bytes]]]
+    is_over: bool
 
 
 class Group:
@@ -132,6 +169,22 @@ class Group:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 
+    async def sweep(
+        self, client: Redis, room: int, *, idle_ms: int | None = None, gone_after_ms: int = NEVER
+    ) -> Swept | None:
+        """Take what is due, so many at most; None: another member of the group does it at the moment.
+
+        Args:
+            client: whom to ask.
+            room: how many there is room for.
+            idle_ms: take what its owner did not touch for so long, too; None: leave that alone.
+            gone_after_ms: how long a member has to be gone to be removed.
+        """
+        answer = await self.run(client, SWEEP, room, idle_ms or 0, _SWEEP_LEASE_MS, gone_after_ms)
+        if answer is None:
+            return None
+        return Swept([(id_, pairs_of(fields)) for id_, fields in answer[0]], is_over=bool(answer[1]))
+
     @asynccontextmanager
     async def connect_extender(self) -> AsyncIterator[Extend]:
         """Connect, in the thread of the deadlines, what extends those of entries that are still this member's.
@@ -150,6 +203,11 @@ class Group:
             raise ConnectionError(str(error)) from error
         finally:
             await client.aclose()
+
+
+def is_unavailable(error: ResponseError) -> bool:
+    """Whether a server takes no commands, or no writes, for now: nobody has to change anything."""
+    return isinstance(error, _UNAVAILABLE) or str(error).partition(" ")[0] in _UNAVAILABLE_CODES
 
 
 def pairs_of(flat: Sequence[bytes] | None) -> dict[bytes, bytes]:

@@ -39,11 +39,9 @@ from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
     DELAY,
     LEAVE,
-    SWEEP,
     SWEEP_EVERY,
-    SWEEP_LEASE_MS,
     Group,
-    pairs_of,
+    is_unavailable,
 )
 from semel.events.disposition import Disposition
 from semel.events.event import Event
@@ -53,7 +51,7 @@ from semel.validation import Duration, to_timedelta
 with requires("semel.events.brokers.redis_streams", "redis"):
     from redis.asyncio import Redis
     from redis.exceptions import ConnectionError as RedisConnectionError
-    from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
+    from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
 ACK_WAIT: Final = timedelta(seconds=30)
@@ -168,6 +166,11 @@ def _connecting(url: str, options: dict[str, Any]) -> Callable[[], Redis]:
     return lambda: Redis.from_url(url, **{**options, "protocol": 2})  # answers have one shape there
 
 
+async def _forget_connections(client: Redis) -> None:
+    """Have the next command look up the address again: after a failover it leads to another server."""
+    await client.connection_pool.disconnect(inuse_connections=False)
+
+
 class _Subscription(Subscription):
     """A member of a group, which reads as many entries as there is room for."""
 
@@ -196,6 +199,8 @@ class _Subscription(Subscription):
         except _LOST as error:
             raise ConnectionError(f"Redis could not be reached ({type(error).__name__}); nothing was taken.") from error
         except ResponseError as error:
+            if is_unavailable(error):
+                raise ConnectionError(f"Redis takes no commands for now ({error}); nothing was taken.") from error
             raise UsageError(
                 f"{self._group.stream!r} cannot be read as a stream: {error}. Nothing was taken."
             ) from error
@@ -220,11 +225,16 @@ class _Subscription(Subscription):
                 self._may_have_more = True
                 await delay.wait(f"the connection to Redis is lost ({type(error).__name__})")
             except ResponseError as error:
-                if not any(code in str(error) for code in _GROUP_IS_GONE):
+                if is_unavailable(error):
+                    self._may_have_more = True  # a script may have come to its middle
+                    await delay.wait(f"Redis takes no commands for now ({error})")
+                    await _forget_connections(self._client)
+                elif any(code in str(error) for code in _GROUP_IS_GONE):
+                    await delay.wait(f"the group {self._group.name} of {self._group.stream} is gone and is made again")
+                    with suppress(*_LOST, ResponseError):  # the next step meets what is wrong
+                        await self._group.make(self._client)
+                else:
                     raise
-                await delay.wait(f"the group {self._group.name} of {self._group.stream} is gone and is made again")
-                with suppress(*_LOST):
-                    await self._group.make(self._client)
 
     async def _read(self) -> None:
         """Read entries that nobody has; after an answer was lost, those that the server counts as ours."""
@@ -254,11 +264,12 @@ class _Subscription(Subscription):
             free = self._prefetch - len(self._held)
             is_pass = loop.time() >= next_pass
             if free > 0:
-                idle_ms = int(self._ack_wait * 1000) if is_pass else 0
-                taken = await self._group.run(self._client, SWEEP, free, idle_ms, SWEEP_LEASE_MS, _GONE_AFTER_MS)
-                self._receive([(entry[0], pairs_of(entry[1])) for entry in taken or ()])
-                if is_pass and taken is not None and len(taken) < free:
-                    next_pass = loop.time() + self._ack_wait / 3
+                idle_ms = int(self._ack_wait * 1000) if is_pass else None
+                swept = await self._group.sweep(self._client, free, idle_ms=idle_ms, gone_after_ms=_GONE_AFTER_MS)
+                if swept is not None:
+                    self._receive(swept.entries)
+                    if swept.is_over:
+                        next_pass = loop.time() + self._ack_wait / 3
             await asyncio.sleep(SWEEP_EVERY)
 
     def _receive(self, entries: Sequence[Any]) -> None:
@@ -409,7 +420,11 @@ class RedisPublisher:
                 f"Redis could not be reached, or did not answer in time ({type(error).__name__}); events that were not "
                 f"confirmed have to be published again."
             ) from error
-        return [entry if isinstance(entry, Exception) else _verdict(next(answers), entry.stream) for entry in prepared]
+        try:
+            return [one if isinstance(one, Exception) else _verdict(next(answers), one.stream) for one in prepared]
+        except ConnectionError:
+            await _forget_connections(self._client)
+            raise
 
     def _prepare(self, event: Event) -> _Entry | Exception:
         try:
@@ -457,7 +472,9 @@ def _verdict(answer: Any, stream: str) -> Exception | None:
     match answer:
         case OutOfMemoryError():
             return OSError("Redis has no memory left for the event.")
-        case ReadOnlyError() | RedisConnectionError() | RedisTimeoutError():
+        case ResponseError() if is_unavailable(answer):
+            raise ConnectionError(f"Redis takes no writes for now ({answer}); publish the event again.") from answer
+        case RedisConnectionError() | RedisTimeoutError():
             raise ConnectionError("Redis takes no writes for now; the event has to be published again.") from answer
         case ResponseError() if str(answer).startswith("WRONGTYPE"):
             return LookupError(f"{stream!r} is no stream, so Redis does not take the event.")

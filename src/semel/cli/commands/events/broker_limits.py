@@ -79,15 +79,7 @@ def examine_broker(
             {**places, "management": management, "consumer": consumer, "relay": relay, "timeout": consumer_timeout}
         )
         return []
-    loaded = None if consumer is None else load_consumer(consumer)
-    policy = Policy() if loaded is None else loaded.policy
-    compared = Compared(
-        None if loaded is None else loaded.name,
-        KEEP_FOR if loaded is None else policy.keep_for,
-        policy.max_runtime,
-        consumer_timeout,
-        policy.max_attempts,
-    )
+    compared = compared_with(consumer, consumer_timeout)
     url = chosen_broker(broker)
     kind = kind_of(url)
     try:
@@ -100,6 +92,23 @@ def examine_broker(
     if relay is not None:
         findings.append(about_outbox(load_relay(relay).keep_for, compared))
     return findings
+
+
+def compared_with(consumer: str | None, consumer_timeout: timedelta | None = None) -> Compared:
+    """What is known of a consumer `package.module:object`; None: of one that sets nothing.
+
+    Raises:
+        Refused: there is no such consumer.
+    """
+    loaded = None if consumer is None else load_consumer(consumer)
+    policy = Policy() if loaded is None else loaded.policy
+    return Compared(
+        None if loaded is None else loaded.name,
+        KEEP_FOR if loaded is None else policy.keep_for,
+        policy.max_runtime,
+        consumer_timeout,
+        policy.max_attempts,
+    )
 
 
 NO_PLUGIN: Final = (

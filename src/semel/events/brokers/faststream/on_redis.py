@@ -16,16 +16,13 @@ from typing import Any, Final
 from semel.deadlines import Deadlines
 from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse
 from semel.events.brokers.limits import BrokerLimits
-from semel.events.brokers.listening import Message, RetryDelay
+from semel.events.brokers.listening import Message, RetryDelay, cancel_all
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
     DELAY,
     RELEASE,
-    SWEEP,
     SWEEP_EVERY,
-    SWEEP_LEASE_MS,
     Group,
-    pairs_of,
 )
 from semel.events.brokers.redis_streams import read_stream_of
 from semel.events.disposition import Disposition
@@ -33,6 +30,7 @@ from semel.events.event import is_attribute
 from semel.extras import requires
 
 with requires("semel.events.brokers.faststream", "redis"):
+    from anyio import ClosedResourceError
     from faststream.message import StreamMessage
     from faststream.redis.configs.state import RedisConnectionState
     from faststream.redis.message import DefaultStreamMessage, bDATA_KEY
@@ -42,10 +40,6 @@ with requires("semel.events.brokers.faststream", "redis"):
 
 IS_RABBITMQ: Final = False
 _BODY: Final = b"data"
-_ROOM: Final = 16
-"""Entries that are taken over at a time."""
-_NEVER: Final = 2**53
-"""FastStream's members of a group are its own business: none is removed."""
 
 
 def check(subscriber: Any) -> None:
@@ -126,6 +120,8 @@ class _Settler(MessageSettler):
         self._deadlines: Deadlines | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._held: set[bytes] = set()
+        self._workers: int = getattr(served.subscriber, "max_workers", 1)
+        self._handed_over: set[asyncio.Task[None]] = set()
 
     def _connect(self) -> Redis:
         return _connect(self._served.subscriber)
@@ -136,12 +132,13 @@ class _Settler(MessageSettler):
         longest = self._served.consumer.policy.max_runtime.total_seconds()
         self._deadlines = Deadlines(self._group.connect_extender, every=self._ack_wait / 3, longest=longest)
         self._deadlines.start()
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._sweeping = asyncio.create_task(self._sweep(self._client))
 
     async def stop(self) -> None:
         if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+            await cancel_all([self._sweeping])
+        # A handler that stops its subscriber does it from one of these, which ends by itself.
+        await cancel_all([task for task in self._handed_over if task is not asyncio.current_task()])
         if self._deadlines is not None:
             await self._deadlines.stop()
         if self._client is not None:
@@ -187,33 +184,44 @@ class _Settler(MessageSettler):
                 await self._group.run(self._client, script, *message.token.raw_message["message_ids"], *values)
         self.abandon(message)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, client: Redis) -> None:
         """Look for what is due, and every third part of a deadline for what somebody left behind."""
         loop, delay = asyncio.get_running_loop(), RetryDelay()
         next_pass = loop.time()
         while True:
-            await asyncio.sleep(SWEEP_EVERY)
-            if not self._served.subscriber.running:
+            room = self._workers - len(self._handed_over)
+            if room <= 0:
+                # Nothing is taken that would only wait here: others look for it meanwhile.
+                await asyncio.wait(self._handed_over, return_when=asyncio.FIRST_COMPLETED)
                 continue
-            is_pass = loop.time() >= next_pass
+            if not self._served.subscriber.running:
+                await asyncio.sleep(SWEEP_EVERY)
+                continue
+            idle_ms = int(self._ack_wait * 1000) if loop.time() >= next_pass else None
             try:
-                taken = await self._take(int(self._ack_wait * 1000) if is_pass else 0)
+                swept = await self._group.sweep(client, room, idle_ms=idle_ms)
             except (RedisError, OSError) as error:
                 await delay.wait(f"Redis did not answer ({type(error).__name__})")
                 continue
             delay.reset()
-            if is_pass and len(taken) < _ROOM:
+            taken = [] if swept is None else [one for one in swept.entries if one[0] not in self._held]
+            if swept is not None and swept.is_over:
                 next_pass = loop.time() + self._ack_wait / 3
             for entry, fields in taken:
-                await self._hand_over(entry, fields)
+                self._hand_over(entry, fields)
+            if len(taken) < room:
+                await asyncio.sleep(SWEEP_EVERY)
 
-    async def _take(self, idle_ms: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        assert self._client is not None  # noqa: S101 - made before this begins
-        taken = await self._group.run(self._client, SWEEP, _ROOM, idle_ms, SWEEP_LEASE_MS, _NEVER)
-        found = [(entry[0], pairs_of(entry[1])) for entry in taken or ()]
-        return [(entry, fields) for entry, fields in found if entry not in self._held]
+    def _hand_over(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
+        """Have the subscriber handle an entry, in a task of its own: a handler that is slow stops no other entry."""
+        if self._workers > 1 and self._deadlines is not None:
+            self._deadlines.hold(entry)  # it may wait for a worker
+            self._deadlines.begin(entry)
+        task = asyncio.create_task(self._consume(entry, fields))
+        self._handed_over.add(task)
+        task.add_done_callback(self._handed_over.discard)
 
-    async def _hand_over(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
-        stream = self._group.stream
-        message = DefaultStreamMessage(type="stream", channel=stream, message_ids=[entry], data=fields)
-        await self._served.subscriber.consume_one(message)
+    async def _consume(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
+        message = DefaultStreamMessage(type="stream", channel=self._group.stream, message_ids=[entry], data=fields)
+        with suppress(ClosedResourceError):  # the subscriber stops, and gives back what it has
+            await self._served.subscriber.consume_one(message)
