@@ -258,9 +258,17 @@ def test_a_business_error_is_equal_by_code_message_and_variables() -> None:
     assert pickle.loads(pickle.dumps(error)) == error  # noqa: S301 - errors cross process pools
 
 
-def test_the_longest_business_error_is_kept_whole(semel: Semel) -> None:
-    longest = BpmnError("C" * 100, "\N{BOMB}" * 500, {"t": "\N{BOMB}" * 240})
-
+@pytest.mark.parametrize(
+    "longest",
+    [
+        BpmnError("C" * 100, "\N{BOMB}" * 500, {"t": "\N{BOMB}" * 240}),
+        BpmnError("C" * 100, "\n" * 500, {"t": "x" * 900}),
+        BpmnError('"' * 100, '"' * 500, {"t": "x" * 900}),
+        BpmnError("C", "\x01" * 500),
+    ],
+    ids=["wide", "lines", "quotes", "control characters"],
+)
+def test_the_longest_business_error_is_kept_whole(semel: Semel, longest: BpmnError) -> None:
     class Fails(Submit):
         operation = "LONGEST"
 
@@ -270,6 +278,12 @@ def test_the_longest_business_error_is_kept_whole(semel: Semel) -> None:
     fails = Fails(semel)
     variables = {"claimId": "1", "insuranceId": "2"}
     assert fails.run(variables) == fails.run(variables) == longest
+
+
+def test_a_message_is_cut_no_more_than_a_record_needs() -> None:
+    lines = BpmnError("DECLINED", "<reason>no</reason>\n" * 30)
+    assert len(lines.message) == 500
+    assert 250 < len(BpmnError("DECLINED", "\x01" * 500).message) < 500
 
 
 def test_a_returned_business_error_is_the_end_of_the_task(semel: Semel) -> None:
