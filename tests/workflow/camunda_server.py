@@ -1,8 +1,9 @@
 """A small server of Camunda 7's external tasks: locks with a clock, retries, incidents, and answers that are lost.
 
 It keeps what the REST interface of the engine says: who holds a lock may complete, extend or fail a task, anybody else
-is told 400, and of a task that is done 404. A variable that is not of its type is refused with 400, too, and a string longer
-than its column with 500. A business key may have many instances. A lock that is over lets the next worker have the task.
+is told 400, and of a task that is done 404. A variable that is not of its type is refused with 400, too, and a string
+longer than its column with 500. A business key may have many instances. A lock that is over lets the next worker have
+the task.
 """
 
 from __future__ import annotations

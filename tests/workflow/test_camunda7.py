@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -209,9 +209,23 @@ def test_an_answer_that_is_no_list_of_tasks_ends_no_worker(answered: str, monkey
     play(scenario)
 
 
-def test_an_instant_of_the_engine_is_one_in_json() -> None:
-    typed = {"at": {"type": "Date", "value": "2024-12-09T08:30:00.000-0300"}}
-    assert camunda7.plain_variables(typed) == {"at": "2024-12-09T08:30:00.000-03:00"}
+def test_an_instant_of_the_engine_is_an_input() -> None:
+    class At(PayClaim):
+        async def execute(self, claimId: str, paymentId: str, at: datetime) -> str:  # type: ignore[override]  # noqa: N803
+            return at.astimezone(UTC).isoformat()
+
+        def outputs(self, value: str, v: Any) -> dict[str, Any]:  # type: ignore[override]  # of another value
+            return {"paidAt": value}
+
+    async def scenario(office: Office) -> None:
+        office.pay = At(office.semel, office.gateway)
+        task = office.camunda.add("t1", "payment", ASKED)
+        task.variables["at"] = {"type": "Date", "value": "2024-12-09T08:30:00.000-0300"}
+        async with office.work():
+            await office.camunda.until_ended("t1")
+        assert task.said["variables"]["paidAt"]["value"] == "2024-12-09T11:30:00+00:00"
+
+    play(scenario)
 
 
 def test_a_lost_answer_to_a_fetch_leaves_the_task_to_the_next_one() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -52,8 +51,6 @@ _MOST_STRING: Final = 4000
 """Characters of a variable of type `String`, which the engine keeps in a column of that length."""
 _INT32: Final = 2**31
 _INT64: Final = 2**63
-_OFFSET: Final = re.compile(r"([+-][0-9]{2})([0-9]{2})\Z")
-"""Of an instant as the engine writes it: 2024-12-09T00:00:00.000+0000."""
 _PAGE: Final = 500
 _REFUSED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -418,20 +415,19 @@ def _failure(reason: str, retries: int, after: timedelta, details: str = "") -> 
 
 
 def plain_variables(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of a task as plain data; what the engine keeps as JSON is decoded, and instants are as JSON has them."""
+    """The variables of a task as plain data; what the engine keeps as JSON is decoded."""
     return {name: _plain(variable) for name, variable in typed.items()}
 
 
 def _plain(variable: Mapping[str, Any]) -> Any:
-    value, kind, info = variable.get("value"), variable.get("type"), variable.get("valueInfo") or {}
-    if not isinstance(value, str):
+    value, info = variable.get("value"), variable.get("valueInfo") or {}
+    is_json = variable.get("type") == "Json" or info.get("serializationDataFormat") == "application/json"
+    if not is_json or not isinstance(value, str):
         return value
-    if kind == "Json" or info.get("serializationDataFormat") == "application/json":
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
-            return value  # the engine takes any text as JSON; whether a delegate can, its annotation says
-    return _OFFSET.sub(r"\1:\2", value) if kind == "Date" else value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value  # the engine takes any text as JSON; whether a delegate can, its annotation says
 
 
 def typed_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
