@@ -29,7 +29,7 @@ from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
 from semel.workflow.engines.store_watch import StoreWatch
 from semel.workflow.inputs import KEY
-from semel.workflow.starting import start_once
+from semel.workflow.starting import Start, start_once
 
 with requires("semel.workflow.engines.camunda7", "httpx"):
     import httpx
@@ -118,10 +118,10 @@ async def start(
     """
     given = as_json_data(variables)
 
-    async def begin(business_key: str, in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+    async def begin(start: Start) -> str:
         async with _Engine(url, "", client) as engine:
-            found = await engine.find_instance(business_key) if in_doubt else None
-            return found or await engine.start(process, business_key, given)
+            found = await engine.find_instance(start.id) if start.in_doubt else None
+            return found or await engine.start(process, start.id, given)
 
     return await start_once(semel, process, key, begin, asked=given, scope=scope, **policy)
 

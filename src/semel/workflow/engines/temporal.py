@@ -24,7 +24,7 @@ from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
 from semel.workflow.engines.history import EngineHistory
 from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, fit_for_engine, run_here
-from semel.workflow.starting import start_once
+from semel.workflow.starting import Start, start_once
 
 with requires("semel.workflow.engines.temporal", "temporalio"):
     from temporalio import activity as temporal_activity
@@ -83,17 +83,17 @@ async def start(
     """
     given = as_json_data(variables)
 
-    async def begin(instance: str, _in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+    async def begin(start: Start) -> str:
         with suppress(WorkflowAlreadyStartedError):
             await client.start_workflow(
                 workflow,
                 given,
-                id=instance,
+                id=start.id,
                 task_queue=task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
-        return instance
+        return start.id
 
     return await start_once(semel, workflow, key, begin, asked=given, scope=scope, **policy)
 
