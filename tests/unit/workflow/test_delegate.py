@@ -60,6 +60,42 @@ def test_an_output_named_like_a_key_part_that_is_no_input_is_refused() -> None:
                 return made
 
 
+def by_claim(v: Mapping[str, Any]) -> Any:
+    return v.get("claim")
+
+
+@pytest.mark.parametrize("rule", ["key", "scope"])
+def test_an_output_named_like_what_a_method_reads_is_refused_when_the_class_is_made(rule: str) -> None:
+    with pytest.raises(UsageError, match="'claim'"):
+        type("Overwrites", (Submit,), {rule: staticmethod(by_claim), "outputs": outputs_of_claim})
+    with pytest.raises(UsageError, match="'region'"):
+
+        class Overwrites(Submit):
+            def key(self, v: Mapping[str, Any]) -> Any:  # type: ignore[override]  # the class above names them
+                return v["region"], v["claimId"]
+
+            def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+                return {"region": value}
+
+
+def outputs_of_claim(self: Any, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+    return {"claim": value}
+
+
+def test_an_output_named_like_what_a_method_reads_unseen_is_refused_when_it_is_made(semel: Semel) -> None:
+    names = ["region"]
+
+    class Overwrites(Submit):
+        def key(self, v: Mapping[str, Any]) -> Any:  # type: ignore[override]  # the class above names them
+            return tuple(v[name] for name in names)
+
+        def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+            return {"region": value}
+
+    with pytest.raises(UsageError, match="'region'"):
+        Overwrites(semel).run({"claimId": "1", "insuranceId": "2", "region": "north"})
+
+
 def test_an_output_that_the_source_does_not_show_is_refused_when_it_is_made(semel: Semel) -> None:
     names = ["notes"]
     made = with_outputs(lambda self, value, v: dict.fromkeys(names, value))(semel)
