@@ -14,6 +14,8 @@ from semel.engine.engine import engine_of
 from semel.workflow.delegate import KEEP_FOR
 from semel.workflow.tasks import refuse_in_workflow
 
+STARTS = "start:"
+"""What the operations of starts begin with."""
 STEP = "start"
 """What the id of a process is derived for."""
 
@@ -62,7 +64,7 @@ async def start_once(
     refuse_in_workflow()
     fields: PolicyFields = {"keep_for": KEEP_FOR}
     fields |= policy
-    operation = f"start:{process}"
+    operation = f"{STARTS}{process}"
     settled = engine_of(semel).policy_for(operation, None, fields)
 
     async def start() -> str:
