@@ -278,3 +278,16 @@ def test_the_engine_knows_a_start_for_as_long_as_its_record_is_kept(asked: Any, 
         await channel.close()
 
     play(scenario)
+
+
+def test_an_engine_that_forgot_a_message_does_not_start_its_process_again() -> None:
+    async def scenario(office: Office) -> None:
+        channel = create_insecure_channel(office.address)
+        asked = office.semel, ZeebeClient(channel), "claim-opened", VARIABLES
+        first = await zeebe.start(*asked, key=("CLAIM-001",))
+        office.engine.published.clear()
+        assert await zeebe.start(*asked, key=("CLAIM-001",)) == first
+        assert office.engine.published == []
+        await channel.close()
+
+    play(scenario)
