@@ -51,6 +51,6 @@ class _Noting(dict[str, Any]):
         self.names.add(name)
         return super().__getitem__(name)
 
-    def get(self, name: str, default: Any = None) -> Any:  # type: ignore[override]  # one form of it does
+    def get(self, name: str, default: Any = None) -> Any:
         self.names.add(name)
         return super().get(name, default)
