@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,7 +39,7 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def request(self, method: str, path: str, form: dict[str, str] | None = None, **headers: str) -> httpx.Response:
+    def request(self, method: str, path: str, form: dict[str, str] | None = None, **headers: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
             app = make_app(self._settings)
             transport = httpx.ASGITransport(app)
@@ -53,8 +54,8 @@ class Client:
     def get(self, path: str) -> httpx.Response:
         return self.request("GET", path)
 
-    def post(self, path: str, form: dict[str, str] | None = None, **headers: str) -> httpx.Response:
-        return self.request("POST", path, form, **headers)
+    def post(self, path: str, form: dict[str, str] | None = None, site: str | None = None) -> httpx.Response:
+        return self.request("POST", path, form, **({} if site is None else {"Sec-Fetch-Site": site}))
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_a_page_of_another_site_presses_no_button(
     client: Client, instances: Instances, neighbours: Neighbours, claim: dict[str, str], button: str
 ) -> None:
     instance = instances.add(claim)
-    answer = client.post(button.format(instance), **{"Sec-Fetch-Site": "cross-site"})
+    answer = client.post(button.format(instance), site="cross-site")
     assert answer.status_code == 403
     assert (instances.count(), instances.shall_die("worker-1")) == (1, False)
     assert neighbours.insurer.faults()["lose_reply"] == 0

@@ -141,10 +141,10 @@ def test_a_compensation_meets_no_task_whose_key_looks_like_it(clinic: Clinic) ->
         return tuple(v["parts"])
 
     class Named(PayClaim):
-        key = staticmethod(key_of)
+        key: Any = staticmethod(key_of)
 
     class SyncNamed(SyncPayClaim):
-        key = staticmethod(key_of)
+        key: Any = staticmethod(key_of)
 
     pay = clinic.make(Named, SyncNamed)
     one = {**VARIABLES, "parts": ["A"]}
