@@ -52,8 +52,8 @@ class AssignCodes(HospitalTask):
     key = ("medicalRecordId", "procedureDate")
 
     def execute(self, medicalRecordId: str, procedureDate: date) -> Codes:  # noqa: N803 - names of the process
-        suggested = self.outside.coder.suggest(medicalRecordId)
-        return Codes(self.outside.coder.keep(medicalRecordId, suggested), "coder")
+        suggested = self.outside.coder.suggest(medicalRecordId, procedureDate)
+        return self.outside.coder.keep(medicalRecordId, procedureDate, suggested)
 
     def outputs(self, value: Codes, v: Mapping[str, Any]) -> dict[str, Any]:
         """The codes, and who chose them."""

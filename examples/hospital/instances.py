@@ -47,6 +47,7 @@ _run = sa.Table(
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("note", sa.Text, nullable=False),
 )
+_claim = sa.Table("hospital_claim", _tables, sa.Column("number", sa.Integer, primary_key=True))
 _kill = sa.Table("hospital_kill", _tables, sa.Column("worker", sa.String(40), primary_key=True))
 
 
@@ -111,6 +112,13 @@ class Instances:
         values = {"id": instance, "started": time.time(), "variables": json.dumps(data), "state": "open"}
         self._write(_instance.insert().values(**values, not_before=0.0, why=""))
         return instance
+
+    def next_number(self) -> int:
+        """A number for a claim that nobody else gets."""
+        with self._engine.connect() as connection:
+            made = connection.execute(_claim.insert()).inserted_primary_key
+        assert made is not None
+        return int(made[0])
 
     def get(self, instance: str) -> Instance | None:
         """One instance; None where there is none."""

@@ -7,12 +7,15 @@ nothing. Pages look as the hotel's do, and use what it has.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 import httpx
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
@@ -22,7 +25,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from examples.hospital.clients import Books, Insurer, System
+from examples.hospital.clients import Insurer, System
+from examples.hospital.delegates import Outside
 from examples.hospital.diagram import find_states, find_ways, read_diagram
 from examples.hospital.instances import Instance, Instances
 from examples.hospital.process import DIAGRAM
@@ -40,6 +44,7 @@ WORDS: Final = {
     "refused": "refused",
 }
 Handler = Callable[[Request], Response]
+_CODES: Final = re.compile(r"[0-9]{8}( [0-9]{8}){0,9}")
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,11 @@ class Effects:
 class Pages:
     """The handlers. They block, so each runs in a thread."""
 
-    def __init__(self, instances: Instances, insurer: Insurer, books: Books) -> None:
+    def __init__(self, instances: Instances, outside: Outside) -> None:
         self._instances = instances
-        self._insurer = insurer
-        self._books = books
+        self._outside = outside
+        self._insurer = outside.insurer
+        self._books = outside.books
         self._diagram = read_diagram(DIAGRAM)
         shared = PrefixLoader({"hotel": FileSystemLoader(frame.HERE / "templates")})
         self._templates = Environment(
@@ -71,8 +77,7 @@ class Pages:
     def close(self) -> None:
         """Close all connections."""
         self._instances.close()
-        self._insurer.close()
-        self._books.close()
+        self._outside.close()
 
     def routes(self) -> list[BaseRoute]:
         """All pages, and the files they load."""
@@ -82,6 +87,7 @@ class Pages:
             Route("/instances", _own_site_alone(self.begin), methods=["POST"]),
             Route("/instances/{id}/again", _own_site_alone(self.begin_again), methods=["POST"]),
             Route("/instances/{id}/kill", _own_site_alone(self.kill), methods=["POST"]),
+            Route("/instances/{id}/codes", _own_site_alone(self.validate), methods=["POST"]),
             Route("/instances/{id}/lose", _own_site_alone(self.lose), methods=["POST"]),
             Mount("/static/hospital", StaticFiles(directory=HERE / "static")),
             Mount("/static", StaticFiles(directory=frame.HERE / "static")),
@@ -112,12 +118,13 @@ class Pages:
             appeals=_effects(self._insurer, "appeals", claim),
             payments=_effects(self._books, "postings", claim),
             loses=_loses(self._insurer),
+            codes=self._outside.coder.find(*_procedure(found)),
         )
 
     def begin(self, request: Request) -> Response:
         """A claim with a number that none had before."""
         is_refused = "refused" in request.query_params
-        return _show(self._instances.add(make_claim(self._instances.count() + 1, is_refused=is_refused)))
+        return _show(self._instances.add(make_claim(self._instances.next_number(), is_refused=is_refused)))
 
     def begin_again(self, request: Request) -> Response:
         """The same claim in another instance."""
@@ -141,6 +148,18 @@ class Pages:
             self._insurer.faults(lose_reply=1)
         return _show(request.path_params["id"])
 
+    def validate(self, request: Request) -> Response:
+        """A person says which codes hold; no run of the task overwrites them."""
+        found = self._instances.get(request.path_params["id"])
+        if found is None:
+            return self._no_instance()
+        codes = request.state.form.get("codes", [""])[0]
+        if not _CODES.fullmatch(codes):
+            text = "Nothing was changed: codes have eight digits each, and a blank between them."
+            return self._page("message.html", 422, heading="No codes", text=text)
+        self._outside.coder.validate(*_procedure(found), tuple(codes.split()))
+        return _show(found.id)
+
     def _no_instance(self) -> Response:
         return self._page("message.html", 404, heading="No such process", text="There is no instance with this number.")
 
@@ -155,6 +174,7 @@ def _own_site_alone(handler: Handler) -> Callable[[Request], Awaitable[Response]
     async def check(request: Request) -> Response:
         if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return Response("Nothing was done: this came from another site.", 403)
+        request.state.form = parse_qs((await request.body()).decode("utf-8", "replace"))
         return await run_in_threadpool(handler, request)
 
     return check
@@ -162,6 +182,11 @@ def _own_site_alone(handler: Handler) -> Callable[[Request], Awaitable[Response]
 
 def _show(instance: str) -> Response:
     return RedirectResponse(f"/instances/{instance}", 303)
+
+
+def _procedure(instance: Instance) -> tuple[str, date]:
+    """What codes belong to."""
+    return instance.variables["medicalRecordId"], date.fromisoformat(instance.variables["procedureDate"])
 
 
 def _money(instance: Instance) -> dict[str, Decimal | None]:

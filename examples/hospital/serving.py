@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 
 from examples.hospital.clients import Books, Insurer
+from examples.hospital.coder import Coder
+from examples.hospital.delegates import Outside
 from examples.hospital.instances import Instances
 from examples.hospital.pages import Pages
 from examples.hospital.settings import Settings
@@ -16,7 +18,8 @@ from examples.launching.serving import serve
 
 def make_app(settings: Settings) -> Starlette:
     """The application by these settings; nothing is connected yet."""
-    pages = Pages(Instances(settings.database), Insurer(settings.insurer), Books(settings.books))
+    outside = Outside(Insurer(settings.insurer), Books(settings.books), Coder(settings.codes))
+    pages = Pages(Instances(settings.database), outside)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -3,6 +3,8 @@
 - The thread has an event loop and a connection of its own. What burns the processor, or blocks the loop it runs in, is
   not handed to somebody else because of that.
 - A deadline is extended for no longer than the lease of the work is renewed: what is wedged comes free.
+- Whatever keeps it from extending them is tried again as often as they are extended: a token that could not be fetched
+  once does not end it.
 """
 
 from __future__ import annotations
@@ -106,8 +108,6 @@ class Deadlines:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except Exception:
-            log.exception("deadlines are no longer extended; what runs longer than one is handed out again")
         finally:
             self._ready.set()
 
@@ -115,7 +115,7 @@ class Deadlines:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         wait = self._every
-        while not self._end.is_set():
+        while not self._end.is_set() and not self._is_idle():
             try:
                 async with self._connect() as extend:
                     while not await self._ends_within(wait, self._end):
@@ -124,7 +124,7 @@ class Deadlines:
                         if tokens := self._due():
                             await extend(tokens)
                         wait = self._every
-            except OSError as error:
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - of any client; nobody else cancels here
                 log.warning("deadlines could not be extended (%s); tried again", type(error).__name__)
                 await self._ends_within(self._every * _TRIED_AGAIN_AFTER, self._end)
                 wait = 0  # what failed is late by now, and a deadline is only some of these times long

@@ -311,3 +311,27 @@ def test_many_delegates_that_are_forgotten_are_not_all_named() -> None:
     kept = [Kept(f"task {number}", DAY) for number in range(7)]
     found = judge_history(EngineHistory("here", DAY, "its retention"), kept)
     assert found.found.endswith("task 4 (24h) and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "words"),
+    [
+        (["--engine-history", "30d"], "fix", "forgotten before: NOTIFICATION_SEND (14d)"),
+        (["--engine-history", "10d"], "ok", "records of NOTIFICATION_SEND are kept for 14d"),
+        (["--engine-history", "10d", "--delegates", "clinic:pay"], "ok", "records of Pay('PAYMENT_PROCESSING')"),
+    ],
+)
+def test_without_delegates_the_operations_of_the_settings_file_are_compared(
+    *, clinic: Database, call: Run, tmp_path: Path, options: list[str], verdict: str, words: str
+) -> None:
+    file = tmp_path / "hospital.toml"
+    file.write_text(
+        f'store = "{clinic.url}"\n'
+        '[operations.PAYMENT_PROCESSING]\nkeep_for = "P90D"\n'
+        '[operations.NOTIFICATION_SEND]\nkeep_for = "P14D"\n'
+        '[operations."start:revenue"]\nkeep_for = "P1D"\n'
+        '[operations.CUSTOM]\nin_doubt = "hold"\n'
+    )
+    code, found, _ = find(call, str(file), *options)
+    assert (code, found["verdict"]) == (verdict == "fix", verdict)
+    assert words in found["found"]

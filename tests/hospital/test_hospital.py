@@ -13,8 +13,8 @@ import pytest
 
 from examples.hospital.clients import Insurer
 from examples.hospital.coder import Coder
-from examples.hospital.delegates import HospitalTask, Outside, SubmitClaim, make_delegates
-from examples.hospital.domain import NAMESPACE, balance_of, guide_of
+from examples.hospital.delegates import AssignCodes, HospitalTask, Outside, SubmitClaim, make_delegates
+from examples.hospital.domain import NAMESPACE, Codes, balance_of, guide_of
 from examples.hospital.process import run, start
 from semel import Semel
 from semel.errors import UsageError
@@ -60,8 +60,8 @@ class Hospital:
         self.semel = Semel.from_settings(SETTINGS)
         self.neighbours = neighbours
         self.coder = Coder(folder / "codes.db")
-        outside = Outside(neighbours.insurer, neighbours.books, self.coder)
-        self.delegates: dict[str, HospitalTask] = make_delegates(self.semel, outside)
+        self.outside = Outside(neighbours.insurer, neighbours.books, self.coder)
+        self.delegates: dict[str, HospitalTask] = make_delegates(self.semel, self.outside)
         self.engine = ScriptEngine(self.delegates)
 
     def cycle(self, claim: dict[str, str], **changes: Any) -> Any:
@@ -171,13 +171,58 @@ def test_a_corrected_amount_is_refused_and_books_nothing(hospital: Hospital, cla
 def test_a_rerun_neither_asks_the_coder_again_nor_overwrites_validated_codes(
     hospital: Hospital, claim: dict[str, str]
 ) -> None:
-    record = claim["medicalRecordId"]
+    procedure = claim["medicalRecordId"], date.fromisoformat(claim["procedureDate"])
     first = hospital.cycle(claim)[1]
-    hospital.coder.validate(record, ("20101015",))
+    hospital.coder.validate(*procedure, ("20101015",))
     again = hospital.cycle(claim)[1]
     assert again["procedureCodes"] == first["procedureCodes"]
-    assert hospital.coder.count_suggestions(record) == 1
-    assert hospital.coder.keep(record, ("99999999",)) == ("20101015",)
+    assert hospital.coder.count_suggestions(*procedure) == 1
+    assert hospital.coder.find(*procedure) == Codes(("20101015",), "person")
+
+
+def test_a_task_that_is_done_anew_takes_the_codes_that_a_person_validated(
+    hospital: Hospital, claim: dict[str, str]
+) -> None:
+    class AssignedAnew(AssignCodes):
+        version = "v2"
+
+    procedure = claim["medicalRecordId"], date.fromisoformat(claim["procedureDate"])
+    hospital.cycle(claim)
+    hospital.coder.validate(*procedure, ("20101015",))
+    end = AssignedAnew(hospital.semel, hospital.outside).run(claim)
+    assert isinstance(end, Completed)
+    assert hospital.coder.count_suggestions(*procedure) == 2, "it ran, and the coder had another opinion"
+    assert (end.variables["procedureCodes"], end.variables["codesChosenBy"]) == (["20101015"], "person")
+    assert hospital.coder.find(*procedure) == Codes(("20101015",), "person")
+
+
+def test_codes_of_one_procedure_are_not_those_of_the_next_in_the_same_record(
+    hospital: Hospital, claim: dict[str, str]
+) -> None:
+    hospital.coder.validate(claim["medicalRecordId"], date.fromisoformat(claim["procedureDate"]), ("20101015",))
+    first, next_one = (
+        hospital.delegates["coding/assign"].run({**claim, "procedureDate": day})
+        for day in (claim["procedureDate"], "2024-12-05")
+    )
+    assert isinstance(first, Completed)
+    assert isinstance(next_one, Completed)
+    assert (first.variables["procedureCodes"], first.variables["codesChosenBy"]) == (["20101015"], "person")
+    assert "20101015" not in next_one.variables["procedureCodes"]
+    assert next_one.variables["codesChosenBy"] == "coder"
+
+
+@pytest.mark.parametrize("fault", ["lose_reply", "error_reply"])
+def test_a_refusal_that_is_lost_is_asked_for_again(
+    hospital: Hospital, refused_claim: dict[str, str], fault: str
+) -> None:
+    hospital.neighbours.insurer.faults(**{fault: 1})
+    end, _ = hospital.cycle(refused_claim)
+    assert end == "appealed"
+    assert hospital.neighbours.insurer.faults()[fault] == 0, "it was this refusal that was lost"
+    record = hospital.semel.read(hospital.delegates["claims/submit"].identify(refused_claim))
+    assert record is not None
+    assert record.attempts == 2
+    assert hospital.effects(refused_claim) == (0, 1, 0)
 
 
 def test_a_refused_claim_is_appealed_once(hospital: Hospital, refused_claim: dict[str, str]) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from examples.hospital.coder import Coder
+from examples.hospital.domain import Codes
 from examples.hospital.instances import Instances
 from examples.hospital.serving import make_app
 from examples.hospital.settings import Settings
@@ -34,7 +39,7 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def request(self, method: str, path: str, **headers: str) -> httpx.Response:
+    def request(self, method: str, path: str, form: dict[str, str] | None = None, **headers: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
             app = make_app(self._settings)
             transport = httpx.ASGITransport(app)
@@ -42,15 +47,15 @@ class Client:
                 app.router.lifespan_context(app),
                 httpx.AsyncClient(transport=transport, base_url="http://hospital") as client,
             ):
-                return await client.request(method, path, headers=headers)
+                return await client.request(method, path, data=form, headers=headers)
 
         return asyncio.run(ask())
 
     def get(self, path: str) -> httpx.Response:
         return self.request("GET", path)
 
-    def post(self, path: str, **headers: str) -> httpx.Response:
-        return self.request("POST", path, **headers)
+    def post(self, path: str, form: dict[str, str] | None = None, site: str | None = None) -> httpx.Response:
+        return self.request("POST", path, form, **({} if site is None else {"Sec-Fetch-Site": site}))
 
 
 @pytest.fixture
@@ -63,6 +68,32 @@ def test_a_claim_is_started_with_a_number_that_none_had(client: Client, instance
     started = {f"/instances/{one.id}": one.variables["claimId"] for one in instances.latest()}
     assert [started[place] for place in places] == ["CLAIM-001", "CLAIM-002"]
     assert client.get(places[0]).status_code == 200
+
+
+def test_claims_that_are_started_at_once_have_numbers_of_their_own(client: Client, instances: Instances) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(client.post, ["/instances"] * 8))
+    assert len({one.variables["claimId"] for one in instances.latest()}) == 8
+
+
+def test_a_person_validates_codes_on_the_page(
+    client: Client, instances: Instances, settings: Settings, claim: dict[str, str]
+) -> None:
+    instance = instances.add(claim)
+    assert client.post(f"/instances/{instance}/codes", {"codes": "20101015 10101012"}).status_code == 303
+    assert "validated by a person" in client.get(f"/instances/{instance}").text
+    held = Coder(settings.codes).find(claim["medicalRecordId"], date.fromisoformat(claim["procedureDate"]))
+    assert held == Codes(("20101015", "10101012"), "person")
+
+
+@pytest.mark.parametrize("codes", ["", "123", "<b>", "20101015  10101012", "20101015 " * 20])
+def test_what_are_no_codes_is_refused(
+    client: Client, instances: Instances, settings: Settings, claim: dict[str, str], codes: str
+) -> None:
+    instance = instances.add(claim)
+    answer = client.post(f"/instances/{instance}/codes", {"codes": codes})
+    assert (answer.status_code, "Nothing was changed" in answer.text) == (422, True)
+    assert Coder(settings.codes).find(claim["medicalRecordId"], date.fromisoformat(claim["procedureDate"])) is None
 
 
 def test_starting_again_is_another_instance_of_the_same_claim(
@@ -97,12 +128,14 @@ def test_the_insurer_loses_one_reply(
     assert "will lose its next reply" in client.get(f"/instances/{instance}").text
 
 
-@pytest.mark.parametrize("button", ["/instances", "/instances/{}/again", "/instances/{}/kill", "/instances/{}/lose"])
+@pytest.mark.parametrize(
+    "button", ["/instances", "/instances/{}/again", "/instances/{}/kill", "/instances/{}/codes", "/instances/{}/lose"]
+)
 def test_a_page_of_another_site_presses_no_button(
     client: Client, instances: Instances, neighbours: Neighbours, claim: dict[str, str], button: str
 ) -> None:
     instance = instances.add(claim)
-    answer = client.post(button.format(instance), **{"Sec-Fetch-Site": "cross-site"})
+    answer = client.post(button.format(instance), site="cross-site")
     assert answer.status_code == 403
     assert (instances.count(), instances.shall_die("worker-1")) == (1, False)
     assert neighbours.insurer.faults()["lose_reply"] == 0
@@ -113,6 +146,7 @@ def test_what_is_not_there_is_said(client: Client, instances: Instances) -> None
         ("GET", "/instances/none"),
         ("POST", "/instances/none/again"),
         ("POST", "/instances/none/kill"),
+        ("POST", "/instances/none/codes"),
     ):
         answer = client.request(method, path)
         assert (answer.status_code, "No such process" in answer.text) == (404, True)

@@ -1,8 +1,9 @@
 """A small server of Camunda 7's external tasks: locks with a clock, retries, incidents, and answers that are lost.
 
 It keeps what the REST interface of the engine says: who holds a lock may complete, extend or fail a task, anybody else
-is told 400, and of a task that is done 404. A business key may have many instances. A
-lock that is over lets the next worker have the task.
+is told 400, and of a task that is done 404. A variable that is not of its type is refused with 400, too, and a string
+longer than its column with 500. A business key may have many instances. A lock that is over lets the next worker have
+the task.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
+MOST_STRING = 4000
 
 
 @dataclass
@@ -34,12 +37,18 @@ class ExternalTask:
 
 
 class Camunda:
-    """The engine, as a transport of httpx. `lose` names calls whose effect happens and whose answer is lost, once."""
+    """The engine, as a transport of httpx.
+
+    `lose` names calls whose effect happens and whose answer is lost, and `drop` calls that never arrive; so often each.
+    `answer_instead` is what is answered to the next call of a name.
+    """
 
     def __init__(self) -> None:
         self.tasks: dict[str, ExternalTask] = {}
         self.instances: list[tuple[str, str]] = []
         self.lose: Counter[str] = Counter()
+        self.drop: Counter[str] = Counter()
+        self.answer_instead: dict[str, httpx.Response] = {}
         self.handed_out: Counter[str] = Counter()
         self.refused: list[tuple[str, int]] = []
         self.changed = asyncio.Condition()
@@ -76,6 +85,13 @@ class Camunda:
         path = request.url.path.removeprefix("/engine-rest")
         said = json.loads(request.content) if request.content else {}
         what = path.rsplit("/", 1)[-1]
+        if self.drop[what] > 0:
+            self.drop[what] -= 1
+            raise httpx.ConnectError("there is no way")
+        if what in self.answer_instead:
+            return self.answer_instead.pop(what)
+        if request.method == "GET" and what in self.tasks:
+            return self._show(self.tasks[what])
         if what == "fetchAndLock":
             answer = await self._fetch(said)
         elif what == "start":
@@ -136,6 +152,10 @@ class Camunda:
         if task.worker != said["workerId"]:
             self.refused.append((what, 400))
             return httpx.Response(400, json={"type": "RestException", "message": "is locked by another worker"})
+        for variable in said.get("variables", {}).values():
+            if problem := _problem(variable):
+                self.refused.append((what, problem))
+                return httpx.Response(problem, json={"type": "RestException", "message": "cannot take the variable"})
         if what == "extendLock":
             task.extended += 1
             task.until = time.monotonic() + said["newDuration"] / 1000
@@ -146,7 +166,35 @@ class Camunda:
             task.ended, task.said = what, said
         return httpx.Response(204)
 
+    def _show(self, task: ExternalTask) -> httpx.Response:
+        if task.ended is not None:
+            return httpx.Response(404, json={"type": "RestException", "message": "does not exist"})
+        return httpx.Response(200, json={"id": task.id, "workerId": task.worker})
+
     def _start(self, said: dict[str, Any]) -> httpx.Response:
         instance = f"proc-{len(self.instances) + 1}"
         self.instances.append((said["businessKey"], instance))
         return httpx.Response(200, json={"id": instance})
+
+
+def _problem(variable: dict[str, Any]) -> int | None:
+    """The status by which a variable is refused."""
+    value = variable["value"]
+    match variable["type"]:
+        case "String" | "Json":
+            is_right = isinstance(value, str)
+            if is_right and variable["type"] == "String" and len(value) > MOST_STRING:
+                return 500
+        case "Integer":
+            is_right = isinstance(value, int) and -(2**31) <= value < 2**31
+        case "Long":
+            is_right = isinstance(value, int) and -(2**63) <= value < 2**63
+        case "Boolean":
+            is_right = isinstance(value, bool)
+        case "Double":
+            is_right = isinstance(value, float)
+        case "Null":
+            is_right = value is None
+        case _:
+            is_right = False
+    return None if is_right else 400

@@ -27,7 +27,9 @@ class RevenueCycle:
             variables,
             start_to_close_timeout=seconds,
             heartbeat_timeout=beats,
-            retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=100)),
+            retry_policy=RetryPolicy(
+                initial_interval=timedelta(milliseconds=100), maximum_attempts=variables.get("attempts", 0)
+            ),
         )
         return paid
 

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 from semel import AsyncSemel, Semel
@@ -129,6 +130,100 @@ def test_a_lost_answer_to_a_completion_is_no_second_payment() -> None:
             await office.camunda.until_ended("t1")
             await office.camunda.until_ended("t2")
         assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+def test_a_completion_that_never_arrives_is_told_again_from_the_record() -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.drop["complete"] = 1
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            await office.camunda.until("t1", lambda _: office.camunda.drop["complete"] == 0)
+            office.camunda.end_lock("t1")
+            task = await office.camunda.until_ended("t1")
+        assert office.camunda.handed_out == {"t1": 2}
+        assert task.said["variables"]["idempotencyDuplicate"]["value"] is True
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("status", "retries"), [(400, 0), (500, camunda7.RETRIES - 1)])
+def test_a_completion_that_the_engine_refuses_is_a_failure_that_people_see(status: int, retries: int) -> None:
+    async def scenario(office: Office) -> None:
+        office.camunda.answer_instead["complete"] = httpx.Response(status, json={"message": "Cannot convert value"})
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            task = await office.camunda.until("t1", lambda task: task.retries is not None)
+        assert task.retries == retries
+        assert "Cannot convert value" in task.said["errorMessage"]
+        assert task.said["errorDetails"] == office.pay.identify(VARIABLES).reference
+        assert office.gateway.charges == {"CLAIM-001": 1}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("value", [2**70, "x" * 5000, -(2**63), ["x" * 5000]])
+def test_an_output_that_no_plain_type_takes_arrives_as_json(value: Any) -> None:
+    class Large(PayClaim):
+        def outputs(self, _value: Any, v: Any) -> dict[str, Any]:
+            return {"large": value}
+
+    async def scenario(office: Office) -> None:
+        office.pay = Large(office.semel, office.gateway)
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            task = await office.camunda.until("t1", lambda task: task.ended or task.retries is not None)
+        assert task.ended == "complete"
+        assert camunda7.plain_variables(task.said["variables"])["large"] == value
+
+    play(scenario)
+
+
+def test_a_variable_that_is_no_json_although_it_says_so_ends_no_worker() -> None:
+    async def scenario(office: Office) -> None:
+        task = office.camunda.add("t1", "payment", ASKED)
+        task.variables["form"] = {
+            "type": "Object",
+            "value": "{no json",
+            "valueInfo": {"serializationDataFormat": "application/json"},
+        }
+        async with office.work():
+            await office.camunda.until_ended("t1")
+        assert task.ended == "complete"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("answered", ["<html>", '{"error": "login"}', "[1]"])
+def test_an_answer_that_is_no_list_of_tasks_ends_no_worker(answered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(camunda7, "_PAUSE", 0.0)
+
+    async def scenario(office: Office) -> None:
+        office.camunda.answer_instead["fetchAndLock"] = httpx.Response(200, text=answered)
+        office.camunda.add("t1", "payment", ASKED)
+        async with office.work():
+            await office.camunda.until_ended("t1")
+
+    play(scenario)
+
+
+def test_an_instant_of_the_engine_is_an_input() -> None:
+    class At(PayClaim):
+        async def execute(self, claimId: str, paymentId: str, at: datetime) -> str:  # type: ignore[override]  # noqa: N803
+            return at.astimezone(UTC).isoformat()
+
+        def outputs(self, value: str, v: Any) -> dict[str, Any]:  # type: ignore[override]  # of another value
+            return {"paidAt": value}
+
+    async def scenario(office: Office) -> None:
+        office.pay = At(office.semel, office.gateway)
+        task = office.camunda.add("t1", "payment", ASKED)
+        task.variables["at"] = {"type": "Date", "value": "2024-12-09T08:30:00.000-0300"}
+        async with office.work():
+            await office.camunda.until_ended("t1")
+        assert task.said["variables"]["paidAt"]["value"] == "2024-12-09T11:30:00+00:00"
 
     play(scenario)
 

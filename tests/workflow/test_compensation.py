@@ -123,3 +123,39 @@ def test_a_compensation_that_failed_for_good_does_not_mark_the_original(clinic: 
     clinic.run(VARIABLES, pay)
     assert clinic.compensate(VARIABLES, pay) == BpmnError("BANK_CLOSED")
     assert isinstance(clinic.run(VARIABLES, pay), Completed)
+
+
+def test_a_task_that_was_done_anew_after_its_record_is_undone_anew(clinic: Clinic) -> None:
+    clinic.run(VARIABLES)
+    clinic.clock.advance(timedelta(days=80))
+    clinic.compensate(VARIABLES)
+    clinic.clock.advance(timedelta(days=11))
+    again = clinic.run(VARIABLES)
+    assert again.variables["receipt"] == "R-CLAIM-001-2"
+    clinic.compensate(VARIABLES)
+    assert clinic.gateway.refunds == {"R-CLAIM-001-1": 1, "R-CLAIM-001-2": 1}
+
+
+def test_a_compensation_meets_no_task_whose_key_looks_like_it(clinic: Clinic) -> None:
+    def key_of(v: Any) -> tuple[str, ...]:
+        return tuple(v["parts"])
+
+    class Named(PayClaim):
+        key: Any = staticmethod(key_of)
+
+    class SyncNamed(SyncPayClaim):
+        key: Any = staticmethod(key_of)
+
+    pay = clinic.make(Named, SyncNamed)
+    one = {**VARIABLES, "parts": ["A"]}
+    clinic.run(one, pay)
+    clinic.compensate(one, pay)
+    assert isinstance(clinic.run({**VARIABLES, "parts": ["A", "compensate"]}, pay), Completed)
+
+
+def test_a_task_under_the_longest_key_can_be_undone(clinic: Clinic) -> None:
+    long = {**VARIABLES, "claimId": "C" * (255 - len("(PAYMENT_V1, , 1)"))}
+    clinic.run(long)
+    assert isinstance(clinic.run(long), Completed)
+    clinic.compensate(long)
+    assert clinic.gateway.refunds.total() == 1

@@ -1,107 +1,142 @@
-"""One delegate, unchanged, in every engine: a payment that one of them made is found by all others."""
+"""One delegate, unchanged, in every engine: what one of them did is found by all others, and each hears the same."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from pyzeebe import ZeebeWorker, create_insecure_channel
-from SpiffWorkflow.bpmn.workflow import BpmnWorkflow
-from SpiffWorkflow.spiff.parser.process import SpiffBpmnParser
-from temporalio.client import Client
-from temporalio.worker import Worker
 
 from semel import AsyncSemel
-from semel.workflow import Completed
-from semel.workflow.engines import camunda7, spiff, temporal, zeebe
-from tests.workflow.camunda_server import Camunda
-from tests.workflow.clinic import VARIABLES, Gateway, PayClaim
-from tests.workflow.temporal_workflows import RevenueCycle
-from tests.workflow.zeebe_server import Zeebe
+from tests.workflow.clinic import VARIABLES, CardDeclined, Gateway, LineDown, PayClaim, fail
+from tests.workflow.told import ENGINES, Told, by_hand
 
 pytestmark = pytest.mark.slow
-PROCESS = Path(__file__).parent / "processes" / "payment.bpmn"
-Outputs = dict[str, Any]
+Engine = Callable[[Any, dict[str, Any], str], Awaitable[Told]]
+
+every_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__)
 
 
-async def by_hand(pay: PayClaim, _address: str) -> Outputs:
-    end = await pay.run(VARIABLES)
-    assert isinstance(end, Completed)
-    return dict(end.variables)
+class Held(PayClaim):
+    """Runs at most once."""
+
+    in_doubt = "hold"
 
 
-async def in_spiff(pay: PayClaim, _address: str) -> Outputs:
-    def run() -> Outputs:
-        parser = SpiffBpmnParser()
-        parser.add_bpmn_file(str(PROCESS))
-        engine = spiff.ScriptEngine({"payments/charge": pay})
-        workflow = BpmnWorkflow(parser.get_spec("revenue_cycle"), script_engine=engine)
-        workflow.task_tree.data.update(VARIABLES)
-        workflow.do_engine_steps()
-        engine.run_coroutine(pay.semel.close())
-        engine.close()
-        return dict(workflow.data)
+class Clinic:
+    """The delegate on a file."""
 
-    return await asyncio.to_thread(run)
+    def __init__(self, address: str, folder: Path) -> None:
+        self.address = address
+        self.gateway = Gateway()
+        self._folder = folder
 
+    def play(self, scenario: Callable[[PayClaim], Awaitable[None]], kind: type[PayClaim] = PayClaim) -> None:
+        """Run a scenario with a delegate of that kind."""
 
-async def in_temporal(pay: PayClaim, address: str) -> Outputs:
-    client, queue = await Client.connect(address), uuid4().hex
-    activities = [temporal.activity(pay, name="payment")]
-    async with Worker(client, task_queue=queue, workflows=[RevenueCycle], activities=activities):
-        outputs: Outputs = await client.execute_workflow(RevenueCycle.run, VARIABLES, id=uuid4().hex, task_queue=queue)
-    return outputs
+        async def played() -> None:
+            semel = AsyncSemel(f"sqlite:///{self._folder}/semel.db")
+            await scenario(kind(semel, self.gateway))
+            await semel.close()
 
+        asyncio.run(played())
 
-async def in_camunda_7(pay: PayClaim, _address: str) -> Outputs:
-    engine, stop = Camunda(), asyncio.Event()
-    engine.add("t1", "payment", {name: value for name, value in VARIABLES.items() if isinstance(value, str)})
-    asked: Any = {"stop": stop, "make_client": engine.client}
-    working = asyncio.create_task(camunda7.work("http://engine", {"payment": pay}, **asked))
-    task = await engine.until_ended("t1")
-    stop.set()
-    await working
-    return camunda7.plain_variables(task.said["variables"])
+    async def ask(self, engine: Engine, task: Any, **changes: Any) -> Told:
+        """Have an engine run a task; a change to None leaves the variable out."""
+        given = {**VARIABLES, **changes}
+        return await engine(task, {name: value for name, value in given.items() if value is not None}, self.address)
 
 
-async def in_zeebe(pay: PayClaim, _address: str) -> Outputs:
-    engine = Zeebe()  # type: ignore[abstract]  # what no test asks for
-    engine.add(1, VARIABLES)
-    async with engine.serve() as address:
-        channel = create_insecure_channel(address)
-        worker = ZeebeWorker(channel, request_timeout=100)
-        zeebe.register(worker, "payment", pay)
-        working = asyncio.create_task(worker.work())
-        job = await engine.until(1, lambda job: job.ended is not None)
-        await worker.stop()
-        await working
-        await channel.close()
-    outputs: Outputs = json.loads(job.said.variables)
-    return outputs
-
-
-ENGINES = [by_hand, in_spiff, in_temporal, in_camunda_7, in_zeebe]
+@pytest.fixture
+def clinic(address: str, tmp_path: Path) -> Clinic:
+    return Clinic(address, tmp_path)
 
 
 @pytest.mark.parametrize("first", ENGINES, ids=lambda engine: engine.__name__)
-def test_what_one_engine_did_is_found_by_all_others(first: Any, address: str, tmp_path: Path) -> None:
-    gateway = Gateway()
-
-    async def scenario() -> None:
-        semel = AsyncSemel(f"sqlite:///{tmp_path}/semel.db")
-        pay = PayClaim(semel, gateway)
-        done = await first(pay, address)
-        assert done["idempotencyDuplicate"] is False
+def test_what_one_engine_did_is_found_by_all_others(first: Engine, clinic: Clinic) -> None:
+    async def scenario(pay: PayClaim) -> None:
+        done = await clinic.ask(first, pay)
+        assert done.variables["idempotencyDuplicate"] is False
         for engine in [engine for engine in ENGINES if engine is not first]:
-            found = await engine(pay, address)
-            assert found["idempotencyDuplicate"] is True, engine
-            assert found["receipt"] == done["receipt"]
-            assert found["idempotencyKey"] == done["idempotencyKey"]
-        await semel.close()
+            found = await clinic.ask(engine, pay)
+            assert found.variables["idempotencyDuplicate"] is True, engine
+            assert found.variables["receipt"] == done.variables["receipt"]
+            assert found.variables["idempotencyKey"] == done.variables["idempotencyKey"]
 
-    asyncio.run(scenario())
-    assert gateway.charges == {"CLAIM-001": 1}
+    clinic.play(scenario)
+    assert clinic.gateway.charges == {"CLAIM-001": 1}
+
+
+@every_engine
+def test_a_business_error_is_one_in_every_engine_and_so_is_its_replay(engine: Engine, clinic: Clinic) -> None:
+    clinic.gateway.before = fail(CardDeclined("no money"))
+
+    async def scenario(pay: PayClaim) -> None:
+        assert await clinic.ask(engine, pay) == Told("error", "PAYMENT_DECLINED")
+        clinic.gateway.before = None
+        assert await clinic.ask(by_hand, pay) == await clinic.ask(engine, pay) == Told("error", "PAYMENT_DECLINED")
+
+    clinic.play(scenario)
+    assert not clinic.gateway.charges
+
+
+@every_engine
+def test_a_changed_amount_is_a_business_error_in_every_engine(engine: Engine, clinic: Clinic) -> None:
+    async def scenario(pay: PayClaim) -> None:
+        await clinic.ask(by_hand, pay)
+        assert await clinic.ask(engine, pay, amount="1600.00") == Told("error", "KEY_REUSED")
+
+    clinic.play(scenario)
+    assert clinic.gateway.charges == {"CLAIM-001": 1}
+
+
+@every_engine
+def test_what_did_not_happen_costs_an_attempt_in_every_engine(engine: Engine, clinic: Clinic) -> None:
+    clinic.gateway.before = fail(LineDown())
+
+    async def scenario(pay: PayClaim) -> None:
+        assert await clinic.ask(engine, pay) == Told("retry")
+        clinic.gateway.before = None
+        assert await clinic.ask(engine, pay) == Told("completed")
+
+    clinic.play(scenario)
+    assert clinic.gateway.charges == {"CLAIM-001": 1}
+
+
+@every_engine
+def test_a_doubt_that_is_held_needs_a_person_in_every_engine(engine: Engine, clinic: Clinic) -> None:
+    clinic.gateway.after = fail(RuntimeError("no answer"))
+
+    async def scenario(pay: PayClaim) -> None:
+        assert await clinic.ask(engine, pay) == await clinic.ask(engine, pay) == Told("incident")
+
+    clinic.play(scenario, Held)
+    assert clinic.gateway.charges == {"CLAIM-001": 1}
+
+
+@every_engine
+def test_a_variable_that_is_missing_needs_a_person_in_every_engine(engine: Engine, clinic: Clinic) -> None:
+    async def scenario(pay: PayClaim) -> None:
+        heard = await clinic.ask(engine, pay, amount=None)
+        assert heard == Told("incident")
+        assert "amount" in heard.why
+
+    clinic.play(scenario)
+    assert not clinic.gateway.charges
+
+
+@every_engine
+def test_a_compensation_undoes_once_in_every_engine_and_marks_the_original(engine: Engine, clinic: Clinic) -> None:
+    async def scenario(pay: PayClaim) -> None:
+        await clinic.ask(by_hand, pay)
+        for is_duplicate in (False, True):
+            undone = await clinic.ask(engine, pay.compensation)
+            assert undone == Told("completed")
+            assert undone.variables["idempotencyDuplicate"] is is_duplicate
+        assert await clinic.ask(engine, pay) == Told("error", "COMPENSATED")
+
+    clinic.play(scenario)
+    assert clinic.gateway.charges == {"CLAIM-001": 1}
+    assert clinic.gateway.refunds == {"R-CLAIM-001-1": 1}

@@ -179,9 +179,10 @@ def test_a_worker_that_is_killed_after_the_payment_is_one_payment(clinic: Clinic
     assert clinic.ledger.requests() == 2
 
 
-def test_an_activity_that_burns_the_processor_for_three_heartbeats_is_one_attempt(clinic: Clinic) -> None:
+@pytest.mark.parametrize("lease", [0.6, 30], ids=["short lease", "lease longer than the heartbeats"])
+def test_an_activity_that_burns_the_processor_for_three_heartbeats_is_one_attempt(clinic: Clinic, lease: float) -> None:
     class Burning(PayOnce):
-        lease_for = timedelta(seconds=0.6)
+        lease_for = timedelta(seconds=lease)
 
     async def burn() -> None:
         ends = time.monotonic() + 3
@@ -227,6 +228,30 @@ def test_what_is_final_is_not_tried_again_by_temporal(clinic: Clinic, error: Exc
     assert isinstance(found, ApplicationError)
     assert found.type == code
     assert asked == [1]
+
+
+@pytest.mark.parametrize("wrong", ["a variable", "outputs"])
+def test_what_has_to_be_changed_in_the_program_is_an_incident_and_not_tried_for_ever(
+    clinic: Clinic, wrong: str
+) -> None:
+    class Mistaken(PayOnce):
+        def outputs(self, value: str, v: Any) -> dict[str, Any]:
+            return {"receipt": object() if wrong == "outputs" else value}
+
+    async def scenario() -> Any:
+        clinic.pay = Mistaken(clinic.semel, clinic.ledger)
+        given = {"claimId": "CLAIM-001", "paymentId": "1"} if wrong == "a variable" else VARIABLES
+        async with clinic.work():
+            with pytest.raises(WorkflowFailureError) as caught:
+                await (await clinic.begin(given)).result()
+        assert isinstance(caught.value.cause, ActivityError)
+        return caught.value.cause.cause
+
+    found = asyncio.run(scenario())
+    assert isinstance(found, ApplicationError)
+    assert found.type == INCIDENT
+    assert ("amount" if wrong == "a variable" else "JSON") in found.message
+    assert clinic.ledger.requests() == (0 if wrong == "a variable" else 1)
 
 
 def test_a_delegate_refuses_to_run_in_the_code_of_a_workflow(clinic: Clinic) -> None:

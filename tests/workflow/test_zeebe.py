@@ -267,3 +267,27 @@ def test_a_process_is_started_by_one_message_although_an_answer_was_lost() -> No
         await channel.close()
 
     play(scenario)
+
+
+@pytest.mark.parametrize(("asked", "lives"), [({}, timedelta(days=7)), ({"keep_for": 3600}, timedelta(hours=1))])
+def test_the_engine_knows_a_start_for_as_long_as_its_record_is_kept(asked: Any, lives: timedelta) -> None:
+    async def scenario(office: Office) -> None:
+        channel = create_insecure_channel(office.address)
+        await zeebe.start(office.semel, ZeebeClient(channel), "claim-opened", VARIABLES, key=("CLAIM-001",), **asked)
+        assert office.engine.messages_live_for == lives
+        await channel.close()
+
+    play(scenario)
+
+
+def test_an_engine_that_forgot_a_message_does_not_start_its_process_again() -> None:
+    async def scenario(office: Office) -> None:
+        channel = create_insecure_channel(office.address)
+        asked = office.semel, ZeebeClient(channel), "claim-opened", VARIABLES
+        first = await zeebe.start(*asked, key=("CLAIM-001",))
+        office.engine.published.clear()
+        assert await zeebe.start(*asked, key=("CLAIM-001",)) == first
+        assert office.engine.published == []
+        await channel.close()
+
+    play(scenario)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import grpc
@@ -42,6 +43,7 @@ class Zeebe(GatewayServicer):
     def __init__(self) -> None:
         self.jobs: dict[int, EngineJob] = {}
         self.published: list[str] = []
+        self.messages_live_for: timedelta | None = None
         self.lose: Counter[str] = Counter()
         self.not_found = 0
         self.changed = asyncio.Condition()
@@ -133,6 +135,7 @@ class Zeebe(GatewayServicer):
         if request.messageId in self.published:
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, "a message of that id was published")
         self.published.append(request.messageId)
+        self.messages_live_for = timedelta(milliseconds=request.timeToLive)
         if self._is_lost("publish"):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
         return messages.PublishMessageResponse(key=1)

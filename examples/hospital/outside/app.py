@@ -60,18 +60,19 @@ class System:
 
     async def _do(self, request: Request, key: str, kind: str, asked: dict[str, Any]) -> Response:
         text = json.dumps(asked, sort_keys=True)
-        if kind == "claims" and str(asked.get("guide")).startswith(REFUSED_GUIDES):
-            glosa = self._ledger.enter(key, "glosas", "G", text)
-            return JSONResponse({"error": f"glosa for guide {asked['guide']}", "glosa": glosa.number}, 422)
-        entry = self._ledger.enter(key, kind, self._kinds[kind], text)
+        is_refused = kind == "claims" and str(asked.get("guide")).startswith(REFUSED_GUIDES)
+        entered, prefix = ("glosas", "G") if is_refused else (kind, self._kinds[kind])
+        entry = self._ledger.enter(key, entered, prefix, text)
         await self._faults.pause(0)
         if self._faults.take("lose_reply"):
             await hang_up(request)
             return Response()
         if self._faults.take("error_reply"):
             return JSONResponse({"error": "Something went wrong here; whether it was done is not said."}, 500)
-        if (entry.kind, entry.asked) != (kind, text):
+        if (entry.kind, entry.asked) != (entered, text):
             return JSONResponse({"error": "This key was used for something else; nothing was done."}, 409)
+        if is_refused:
+            return JSONResponse({"error": f"glosa for guide {asked['guide']}", "glosa": entry.number}, 422)
         return JSONResponse({"number": entry.number, "day": entry.day}, 201)
 
     async def _change_faults(self, request: Request) -> Response:

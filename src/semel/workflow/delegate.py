@@ -19,6 +19,7 @@ from semel.errors import UsageError
 from semel.workflow.ends import BpmnError, End, RecordedBpmnError
 from semel.workflow.inputs import ALL, BUSINESS_KEY, OWN, Inputs, inputs_of
 from semel.workflow.outputs import checked_outputs, output_names, refuse_shared_names
+from semel.workflow.reads import names_read_by, names_read_in
 from semel.workflow.task import NameRule, Place, Task, Work, check_names
 from semel.workflow.tasks import AsyncTasks, SyncTasks
 
@@ -82,6 +83,7 @@ class Delegate(Generic[S]):
             check_names("scope", cls.scope)
         _check_errors(cls)
         named = cls._inputs.names | set(_key_names(cls))
+        named |= {name for rule in _rules(cls) for name in names_read_in(rule)}
         refuse_shared_names(_plain_function(cls, "outputs"), cls._output_names, frozenset(named))
 
     def __init__(self, semel: S) -> None:
@@ -254,6 +256,7 @@ class Delegate(Generic[S]):
 
     def _checked_outputs(self, value: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
         inputs = self._inputs.names | set(_key_names(type(self)))
+        inputs |= {name for rule in _rules(self) for name in names_read_by(rule, variables)}
         return checked_outputs(self.outputs, self.outputs(value, variables), frozenset(inputs))
 
 
@@ -335,6 +338,11 @@ def _key_names(cls: type[Delegate[Any]]) -> tuple[str, ...]:
     """Variables that are wholly part of key or scope, and so of no fingerprint."""
     scope = () if cls.scope is SHARED else check_names("scope", cls.scope)
     return (*check_names("key", cls.key), *scope)
+
+
+def _rules(of: Any) -> list[Callable[..., Any]]:
+    """The methods, of a class or an object, that give key and scope."""
+    return [rule for rule in (of.key, of.scope) if callable(rule)]
 
 
 def _check_errors(cls: type[Delegate[Any]]) -> None:

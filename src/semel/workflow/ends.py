@@ -1,8 +1,8 @@
 """How a task ended, as values: what an engine is told, and what of it a record keeps.
 
 - A business error is recorded as a final failure with its code, message and variables, so that a replay equals it.
-- What a record keeps of it is text with an end: a message is cut, and variables that do not fit are refused when the
-  error is made.
+- What a record keeps of it is text with an end, as JSON writes it: a message is cut, and variables that do not fit are
+  refused when the error is made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from semel.errors import FailedBefore, UsageError
 MOST_CODE: Final = 100
 MOST_MESSAGE: Final = 500
 MOST_VARIABLES: Final = 1000
-"""Characters of JSON. Together they stay below what a record keeps of a failure."""
+"""Bytes of JSON."""
+MOST_KEPT: Final = 2000
+"""Characters that a record keeps of a failure."""
 
 KEY_REUSED: Final = "KEY_REUSED"
 COMPENSATED: Final = "COMPENSATED"
@@ -45,7 +47,8 @@ class BpmnError(Exception):
 
     Args:
         code: what the boundary event catches.
-        message: for people; what is longer than 500 characters is cut.
+        message: for people; what is longer than 500 characters is cut, and sooner where JSON escapes much of it and a
+            record could not keep it beside code and variables.
         variables: what the process gets with it, as JSON data.
 
     Raises:
@@ -58,8 +61,9 @@ class BpmnError(Exception):
             raise UsageError(f"The code of a BPMN error has 1 to {MOST_CODE} printable characters, not {given!r:.120}.")
         super().__init__(code, message)
         self.code = code
-        self.message = str(message)[:MOST_MESSAGE].encode("utf-8", "replace").decode()
         self.variables: dict[str, Any] = _as_json_data({} if variables is None else variables)
+        room = MOST_KEPT - len(_kept_text(code, "", self.variables))
+        self.message = _cut(str(message)[:MOST_MESSAGE].encode("utf-8", "replace").decode(), room)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BpmnError) and self._parts() == other._parts()
@@ -118,8 +122,7 @@ class RecordedBpmnError(Exception):
     """A business error on its way into the record: its text is what is kept."""
 
     def __init__(self, error: BpmnError) -> None:
-        kept = {"code": error.code, "message": error.message, "variables": error.variables}
-        super().__init__(msgspec.json.encode(kept).decode())
+        super().__init__(_kept_text(error.code, error.message, error.variables))
         self.error = error
 
 
@@ -135,6 +138,24 @@ def recorded_error(failure: FailedBefore) -> BpmnError | None:
         return BpmnError(kept["code"], kept["message"], kept["variables"])
     except (msgspec.DecodeError, TypeError, LookupError, UsageError):
         return None  # the text was damaged or erased: a person has to look
+
+
+def _kept_text(code: str, message: str, variables: Mapping[str, Any]) -> str:
+    return msgspec.json.encode({"code": code, "message": message, "variables": variables}).decode()
+
+
+def _cut(message: str, room: int) -> str:
+    """As much of a message as takes no more characters in JSON than there is room."""
+    taken = 0
+    for place, character in enumerate(message):
+        taken += len(_in_json(character))
+        if taken > room:
+            return message[:place]
+    return message
+
+
+def _in_json(character: str) -> str:
+    return msgspec.json.encode(character).decode()[1:-1]
 
 
 def _as_json_data(variables: Mapping[str, Any]) -> dict[str, Any]:

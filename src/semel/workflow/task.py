@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.core.key import SHARED, Key
 from semel.core.policy import Policy
-from semel.core.record import About
+from semel.core.record import About, StoredRecord, instant
 from semel.engine.call_flow import Request
 from semel.engine.clock import Backoff
 from semel.engine.decorator import CallSpec
@@ -29,7 +29,9 @@ from semel.workflow.ends import KEY_REUSED, BpmnError, End, Incident, RecordedBp
 from semel.workflow.inputs import BUSINESS_KEY, Inputs
 
 COMPENSATE: Final = "compensate"
-"""The last part of the key of a compensation."""
+"""The first part of the key of a compensation."""
+_SHOWN: Final = 100
+"""Characters of the original's key that people see in that of its compensation, which has to stay within a limit."""
 
 NameRule = str | tuple[str, ...] | Callable[[Mapping[str, Any]], Any]
 """Names of variables, or a callable that gets all of them."""
@@ -75,19 +77,31 @@ class Task:
     execution: Work
     compensation: Work | None
 
-    def identify(self, variables: Mapping[str, Any], *extra: str) -> Key:
-        """The key of a task: its version, its parts, and what else is said.
+    def identify(self, variables: Mapping[str, Any]) -> Key:
+        """The key of a task: its version and its parts.
 
         Raises:
             KeyMissing: a part is missing.
         """
         known = {**variables, **self._decoded_parts(variables)}
         parts = _values("key", self.key, known)
-        scope: Any = SHARED
-        if self.scope is not SHARED:
-            scope = _values("scope", self.scope, known)
-            scope = scope[0] if len(scope) == 1 and isinstance(scope[0], str) else scope  # as every other door has it
-        return Key.of((self.version, *parts, *extra), operation=self.execution.spec.operation, scope=scope)
+        return Key.of((self.version, *parts), operation=self.execution.spec.operation, scope=self._scope(known))
+
+    def identify_compensation(self, variables: Mapping[str, Any], original: StoredRecord) -> Key:
+        """The key of what undoes this very life of a task: one that is done anew after its record can be undone anew.
+
+        No task has it, whatever its key method gives, because the digest of the original is a part of it.
+        """
+        known = {**variables, **self._decoded_parts(variables)}
+        key = original.key
+        parts = (COMPENSATE, key.value[:_SHOWN], instant(original.created_us), key.reference)
+        return Key.of(parts, operation=key.operation, scope=self._scope(known))
+
+    def _scope(self, known: Mapping[str, Any]) -> Any:
+        if self.scope is SHARED:
+            return SHARED
+        scope = _values("scope", self.scope, known)
+        return scope[0] if len(scope) == 1 and isinstance(scope[0], str) else scope  # as every other door has it
 
     def _decoded_parts(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs that key and scope may name, as annotated: 1500 and "1500.00" are one amount."""

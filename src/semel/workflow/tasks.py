@@ -26,7 +26,7 @@ from semel.engine.sync_engine import SyncEngine
 from semel.errors import ResultNotKept, SemelError, StoreUnavailable, UsageError
 from semel.workflow.ends import COMPENSATED, BpmnError, Completed, End, Incident, Retry
 from semel.workflow.inputs import DUPLICATE, EXECUTION_TIME, FROM_CACHE, KEY
-from semel.workflow.task import COMPENSATE, Place, Task, Work
+from semel.workflow.task import Place, Task, Work
 
 
 class Run:
@@ -104,9 +104,9 @@ def _judge_original(task: Task, record: StoredRecord | None, now_us: int) -> Don
         return Incident(record.reference, error.message)
 
 
-def _marks(compensation: StoredRecord | None, original: StoredRecord | None, now_us: int) -> bool:
-    """Whether a compensation has begun for this very life of its original, and was not given up."""
-    if compensation is None or original is None or compensation.created_us < original.created_us:
+def _marks(compensation: StoredRecord | None, now_us: int) -> bool:
+    """Whether a compensation has begun, and was not given up."""
+    if compensation is None:
         return False
     if compensation.status in (Status.FAILED, Status.CANCELLED) and compensation.final:
         return False
@@ -161,16 +161,16 @@ class AsyncTasks:
         if work is None:
             raise UsageError("This delegate has no compensate(); nothing ran.")
         original = task.identify(variables)
-        key = task.identify(variables, COMPENSATE)
         try:
             found = await self._ask(Read(original.digest, operation=original.operation))
         except StoreUnavailable as error:
-            return task.explain(error, key.reference)
+            return task.explain(error, original.reference)
         done = _judge_original(task, found.record, found.now_us)
         if done is None:
-            return Completed(_own(key, None))
+            return Completed(_own(original, None))
         if not isinstance(done, Done):
             return done
+        key = task.identify_compensation(variables, found.record)
         tags = {"compensates": original.reference}
         request, arguments = task.request(work, key, variables, place, tags)
         run = Run(task, work, request, {"value": done.value, **arguments})
@@ -196,9 +196,12 @@ class AsyncTasks:
         return call_task
 
     async def _is_compensated(self, variables: Mapping[str, Any], result: Result[Any]) -> bool:
-        key, original = self._task.identify(variables, COMPENSATE), stored_record_of(result)
+        original = stored_record_of(result)
+        if original is None:
+            return False
+        key = self._task.identify_compensation(variables, original)
         found = await self._ask(Read(key.digest, operation=key.operation))
-        return _marks(found.record, original, found.now_us)
+        return _marks(found.record, found.now_us)
 
     async def _ask(self, operation: Any) -> Any:
         return await self._engine.perform(_once(operation))
@@ -238,16 +241,16 @@ class SyncTasks:
         if work is None:
             raise UsageError("This delegate has no compensate(); nothing ran.")
         original = task.identify(variables)
-        key = task.identify(variables, COMPENSATE)
         try:
             found = self._ask(Read(original.digest, operation=original.operation))
         except StoreUnavailable as error:
-            return task.explain(error, key.reference)
+            return task.explain(error, original.reference)
         done = _judge_original(task, found.record, found.now_us)
         if done is None:
-            return Completed(_own(key, None))
+            return Completed(_own(original, None))
         if not isinstance(done, Done):
             return done
+        key = task.identify_compensation(variables, found.record)
         tags = {"compensates": original.reference}
         request, arguments = task.request(work, key, variables, place, tags)
         run = Run(task, work, request, {"value": done.value, **arguments})
@@ -273,9 +276,12 @@ class SyncTasks:
         return call_task
 
     def _is_compensated(self, variables: Mapping[str, Any], result: Result[Any]) -> bool:
-        key, original = self._task.identify(variables, COMPENSATE), stored_record_of(result)
+        original = stored_record_of(result)
+        if original is None:
+            return False
+        key = self._task.identify_compensation(variables, original)
         found = self._ask(Read(key.digest, operation=key.operation))
-        return _marks(found.record, original, found.now_us)
+        return _marks(found.record, found.now_us)
 
     def _ask(self, operation: Any) -> Any:
         return self._engine.perform(_once(operation))

@@ -26,6 +26,20 @@ def test_a_second_start_is_replayed_and_pays_once(desk: Desk) -> None:
     expect(desk.page.locator("#at-insurer")).to_contain_text("asked for 1 time")
 
 
+def test_codes_that_a_person_validated_hold_over_a_second_start(desk: Desk) -> None:
+    desk.start()
+    desk.ends()
+    expect(desk.page.locator("#codes")).to_contain_text("suggested by the coder")
+    desk.page.get_by_label("Codes of eight digits").fill("20101015")
+    desk.page.locator("#validate").click()
+    expect(desk.page.locator("#codes")).to_contain_text("20101015")
+    desk.start("#again")
+    desk.ends()
+    expect(desk.page.locator("#codes")).to_contain_text("20101015")
+    expect(desk.page.locator("#codes")).to_contain_text("validated by a person")
+    desk.has(claims=1, payments=1)
+
+
 def test_a_lost_reply_is_in_doubt_and_then_one_claim(desk: Desk) -> None:
     desk.hold()
     desk.page.locator("#lose").click()

@@ -60,6 +60,42 @@ def test_an_output_named_like_a_key_part_that_is_no_input_is_refused() -> None:
                 return made
 
 
+def by_claim(v: Mapping[str, Any]) -> Any:
+    return v.get("claim")
+
+
+@pytest.mark.parametrize("rule", ["key", "scope"])
+def test_an_output_named_like_what_a_method_reads_is_refused_when_the_class_is_made(rule: str) -> None:
+    with pytest.raises(UsageError, match="'claim'"):
+        type("Overwrites", (Submit,), {rule: staticmethod(by_claim), "outputs": outputs_of_claim})
+    with pytest.raises(UsageError, match="'region'"):
+
+        class Overwrites(Submit):
+            def key(self, v: Mapping[str, Any]) -> Any:  # type: ignore[override]  # the class above names them
+                return v["region"], v["claimId"]
+
+            def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+                return {"region": value}
+
+
+def outputs_of_claim(self: Any, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+    return {"claim": value}
+
+
+def test_an_output_named_like_what_a_method_reads_unseen_is_refused_when_it_is_made(semel: Semel) -> None:
+    names = ["region"]
+
+    class Overwrites(Submit):
+        def key(self, v: Mapping[str, Any]) -> Any:  # type: ignore[override]  # the class above names them
+            return tuple(v[name] for name in names)
+
+        def outputs(self, value: str, v: Mapping[str, Any]) -> dict[str, Any]:
+            return {"region": value}
+
+    with pytest.raises(UsageError, match="'region'"):
+        Overwrites(semel).run({"claimId": "1", "insuranceId": "2", "region": "north"})
+
+
 def test_an_output_that_the_source_does_not_show_is_refused_when_it_is_made(semel: Semel) -> None:
     names = ["notes"]
     made = with_outputs(lambda self, value, v: dict.fromkeys(names, value))(semel)
@@ -258,9 +294,17 @@ def test_a_business_error_is_equal_by_code_message_and_variables() -> None:
     assert pickle.loads(pickle.dumps(error)) == error  # noqa: S301 - errors cross process pools
 
 
-def test_the_longest_business_error_is_kept_whole(semel: Semel) -> None:
-    longest = BpmnError("C" * 100, "\N{BOMB}" * 500, {"t": "\N{BOMB}" * 240})
-
+@pytest.mark.parametrize(
+    "longest",
+    [
+        BpmnError("C" * 100, "\N{BOMB}" * 500, {"t": "\N{BOMB}" * 240}),
+        BpmnError("C" * 100, "\n" * 500, {"t": "x" * 900}),
+        BpmnError('"' * 100, '"' * 500, {"t": "x" * 900}),
+        BpmnError("C", "\x01" * 500),
+    ],
+    ids=["wide", "lines", "quotes", "control characters"],
+)
+def test_the_longest_business_error_is_kept_whole(semel: Semel, longest: BpmnError) -> None:
     class Fails(Submit):
         operation = "LONGEST"
 
@@ -270,6 +314,12 @@ def test_the_longest_business_error_is_kept_whole(semel: Semel) -> None:
     fails = Fails(semel)
     variables = {"claimId": "1", "insuranceId": "2"}
     assert fails.run(variables) == fails.run(variables) == longest
+
+
+def test_a_message_is_cut_no_more_than_a_record_needs() -> None:
+    lines = BpmnError("DECLINED", "<reason>no</reason>\n" * 30)
+    assert len(lines.message) == 500
+    assert 250 < len(BpmnError("DECLINED", "\x01" * 500).message) < 500
 
 
 def test_a_returned_business_error_is_the_end_of_the_task(semel: Semel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, get_args
 
@@ -147,7 +147,7 @@ def doctor(
         celery=celery,
         function=function,
     )
-    findings += _about_engine(engine, process, engine_history, delegates)
+    findings += _about_engine(engine, process, engine_history, delegates, _declared(settings))
     held = promises(
         findings,
         best_effort=Capability.DURABLE not in store.capabilities,
@@ -210,14 +210,26 @@ def _about_events(
     return findings
 
 
-def _about_engine(engine: str | None, process: str | None, history: str | None, delegates: str | None) -> list[Finding]:
+def _declared(settings: Settings | None) -> dict[str, timedelta]:
+    """How long the settings file keeps each operation of which it says so."""
+    declared = {} if settings is None else settings.operations.declared
+    return {name: fields["keep_for"] for name, fields in declared.items() if "keep_for" in fields}
+
+
+def _about_engine(
+    engine: str | None,
+    process: str | None,
+    history: str | None,
+    delegates: str | None,
+    declared: Mapping[str, timedelta],
+) -> list[Finding]:
     """What was found about a workflow engine."""
     if all(option is None for option in (engine, process, history, delegates)):
         return []
     from semel.cli.commands.workflow.engine_history import examine_engine  # it imports all about workflows
 
     stated = None if history is None else duration(history)
-    return examine_engine(engine, process=process, history=stated, delegates=delegates)
+    return examine_engine(engine, process=process, history=stated, delegates=delegates, declared=declared)
 
 
 def _switched_off(settings: Settings | None) -> list[Finding]:

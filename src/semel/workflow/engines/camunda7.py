@@ -3,6 +3,7 @@
 - A task whose lock was lost, or whose completion the engine did not confirm, is handed out again and finds its record.
 - That a task is no longer there when it is completed is success: its record is ours, and somebody was quicker.
 - `Retry` without counting leaves the number of retries as it was, so that waiting never becomes an incident.
+- What the engine refuses to hear, although the task is still ours, becomes an incident: nobody hears of it otherwise.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from semel.workflow.engines.history import EngineHistory
 from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
 from semel.workflow.engines.store_watch import StoreWatch
-from semel.workflow.starting import start_once
+from semel.workflow.inputs import KEY
+from semel.workflow.starting import Start, start_once
 
 with requires("semel.workflow.engines.camunda7", "httpx"):
     import httpx
@@ -43,9 +45,12 @@ RETRIES: Final = 3
 """How often a task is tried of which the engine does not say so: one that has never failed."""
 _POLL: Final = timedelta(seconds=20)
 _PAUSE: Final = 1.0
-_GONE: Final = (httpx.codes.NOT_FOUND, httpx.codes.BAD_REQUEST)
+_AGAIN: Final = timedelta(seconds=10)
 _MOST_TEXT: Final = 600
+_MOST_STRING: Final = 4000
+"""Characters of a variable of type `String`, which the engine keeps in a column of that length."""
 _INT32: Final = 2**31
+_INT64: Final = 2**63
 _PAGE: Final = 500
 _REFUSED: Final = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
@@ -113,10 +118,10 @@ async def start(
     """
     given = as_json_data(variables)
 
-    async def begin(business_key: str, in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+    async def begin(start: Start) -> str:
         async with _Engine(url, "", client) as engine:
-            found = await engine.find_instance(business_key) if in_doubt else None
-            return found or await engine.start(process, business_key, given)
+            found = await engine.find_instance(start.id) if start.in_doubt else None
+            return found or await engine.start(process, start.id, given)
 
     return await start_once(semel, process, key, begin, asked=given, scope=scope, **policy)
 
@@ -152,6 +157,18 @@ async def read_history(
     return EngineHistory(f"process {key}", longest, "historyTimeToLive")
 
 
+class _Refused(Exception):
+    """The engine does not take what it was told about a task, which is still ours.
+
+    Attributes:
+        may_pass: whether it may take the same later: it failed itself, and does not say that what it was told is wrong.
+    """
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(f"status {answer.status_code}: {answer.text:.400}")
+        self.may_pass = answer.is_server_error
+
+
 class _Engine:
     """The REST interface of an engine, as one worker uses it."""
 
@@ -179,18 +196,36 @@ class _Engine:
         }
         answer = await self._client.post(f"{self._url}/external-task/fetchAndLock", json=asked)
         answer.raise_for_status()
-        tasks: list[dict[str, Any]] = answer.json()
+        tasks = answer.json()
+        if not isinstance(tasks, list) or not all(isinstance(task, dict) and "topicName" in task for task in tasks):
+            raise ValueError("what was answered are no tasks")
         return tasks
 
     async def tell(self, task: str, what: str, **said: Any) -> bool:
-        """Say something about a task; false where it is gone, or locked by somebody else."""
+        """Say something about a task; false where it is gone, or locked by somebody else.
+
+        Raises:
+            _Refused: it is neither, and the engine does not take what it was told.
+        """
         said["workerId"] = self._worker
         answer = await self._client.post(f"{self._url}/external-task/{task}/{what}", json=said)
-        if answer.status_code in _GONE:
+        status = answer.status_code
+        # 400 says that somebody else has the task, or that a variable is wrong: the task itself tells which.
+        if status == httpx.codes.NOT_FOUND or (status == httpx.codes.BAD_REQUEST and not await self._is_ours(task)):
             log.info("the engine has no task %s for us any more (%s); its record stands", task, what)
             return False
+        if status in (httpx.codes.BAD_REQUEST, httpx.codes.INTERNAL_SERVER_ERROR):
+            raise _Refused(answer)
         answer.raise_for_status()
         return True
+
+    async def _is_ours(self, task: str) -> bool:
+        answer = await self._client.get(f"{self._url}/external-task/{task}")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return False
+        answer.raise_for_status()
+        found = answer.json()
+        return isinstance(found, dict) and found.get("workerId") == self._worker
 
     async def start(self, process: str, business_key: str, variables: Mapping[str, Any]) -> str:
         """Start an instance."""
@@ -286,8 +321,8 @@ class _Worker:
                 fetching.cancel()  # what it has locked meanwhile comes free when its lock ends
                 return []
             return fetching.result()
-        except httpx.HTTPError as error:
-            log.warning("the engine does not answer (%s); asked again", type(error).__name__)
+        except (httpx.HTTPError, ValueError) as error:
+            log.warning("the engine does not answer, or not as it should (%s); asked again", type(error).__name__)
             await asyncio.sleep(_PAUSE)
             return []
         finally:
@@ -321,7 +356,7 @@ class _Worker:
                 )
             self._watches[task["topicName"]].note(end)
             await self._tell(id_, task, end)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, _Refused, ValueError) as error:
             # The lock ends, and whoever gets the task then finds the record.
             log.warning("the engine did not hear how %s ended (%s)", id_, type(error).__name__)
         finally:
@@ -338,6 +373,15 @@ class _Worker:
             yield extend
 
     async def _tell(self, id_: str, task: Mapping[str, Any], end: End) -> None:
+        try:
+            await self._tell_end(id_, task, end)
+        except _Refused as refusal:
+            log.warning("the engine refuses to hear how %s ended; it is told as a failure", id_)
+            left = (task.get("retries") or RETRIES) - 1 if refusal.may_pass else 0
+            reason = f"The record of the task says how it ended, and the engine refuses to hear it: {refusal}"
+            await self._engine.tell(id_, "failure", **_failure(reason, left, _AGAIN, _reference(end)))
+
+    async def _tell_end(self, id_: str, task: Mapping[str, Any], end: End) -> None:
         tell = self._engine.tell
         match end:
             case Completed():
@@ -350,6 +394,15 @@ class _Worker:
                 await tell(id_, "failure", **_failure(end.reason, left - end.counts, end.after))
             case Incident():
                 await tell(id_, "failure", **_failure(end.reason, 0, timedelta(), end.reference))
+
+
+def _reference(end: End) -> str:
+    match end:
+        case Completed():
+            return str(end.variables.get(KEY, ""))
+        case Incident():
+            return end.reference
+    return ""
 
 
 def _failure(reason: str, retries: int, after: timedelta, details: str = "") -> dict[str, Any]:
@@ -369,7 +422,12 @@ def plain_variables(typed: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(variable: Mapping[str, Any]) -> Any:
     value, info = variable.get("value"), variable.get("valueInfo") or {}
     is_json = variable.get("type") == "Json" or info.get("serializationDataFormat") == "application/json"
-    return json.loads(value) if is_json and isinstance(value, str) else value
+    if not is_json or not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value  # the engine takes any text as JSON; whether a delegate can, its annotation says
 
 
 def typed_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -383,11 +441,11 @@ def _typed(value: Any) -> dict[str, Any]:
             return {"value": None, "type": "Null"}
         case bool():
             return {"value": value, "type": "Boolean"}
-        case int():
+        case int() if -_INT64 <= value < _INT64:
             return {"value": value, "type": "Integer" if -_INT32 <= value < _INT32 else "Long"}
         case float():
             return {"value": value, "type": "Double"}
-        case str():
+        case str() if len(value) <= _MOST_STRING:
             return {"value": value, "type": "String"}
     return {"value": json.dumps(value), "type": "Json"}
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from semel.core.policy import Policy
@@ -22,18 +23,25 @@ ExtendLock = Callable[[Any], Awaitable[bool]]
 
 
 class Locks:
-    """The locks of the tasks of one delegate, extended three times in a lease and for at most `max_runtime`.
+    """The locks of the tasks of one delegate, extended for at most `max_runtime`.
 
     A lock that is gone is extended no more: whoever has the task now finds the record.
 
     Args:
         connect: opens, in the thread, what extends a lock.
         policy: of the delegate.
+        every: how long to wait between two extensions; by default a third of a lease.
     """
 
-    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[ExtendLock]], policy: Policy) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[ExtendLock]],
+        policy: Policy,
+        *,
+        every: timedelta | None = None,
+    ) -> None:
         self._connect = connect
-        self._every = policy.lease_for.total_seconds() / 3
+        self._every = (every or policy.lease_for / 3).total_seconds()
         longest = policy.max_runtime.total_seconds()
         self._deadlines = Deadlines(self._connect_extender, every=self._every, longest=longest, on_demand=True)
 

@@ -1,30 +1,42 @@
-"""SpiffWorkflow: a script engine whose service tasks are delegates.
+"""SpiffWorkflow: a script engine whose service tasks are delegates, and a parser of files that were drawn for Camunda.
 
 - What a task gave is part of the process when the process is saved; what is not saved is replayed from the record.
 - A business error goes to the boundary event that catches its code. One that nothing catches leaves its task in error,
   as everything does that is not done: SpiffWorkflow would otherwise go on as if it were.
+- A service task of Camunda becomes one of SpiffWorkflow, so that processes are saved and loaded without another
+  converter. What would be left out of it in silence is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from semel.errors import UsageError
 from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
 from semel.workflow.engines.running import BackgroundLoop, Runnable, as_json_data, run_here
+from semel.workflow.inputs import KEY
 
 with requires("semel.workflow.engines.spiff", "SpiffWorkflow"):
     from SpiffWorkflow.bpmn.exceptions import WorkflowTaskException
+    from SpiffWorkflow.bpmn.parser.util import full_tag
     from SpiffWorkflow.bpmn.script_engine import PythonScriptEngine
     from SpiffWorkflow.bpmn.specs.mixins import BoundaryEventMixin as BoundaryEvent
     from SpiffWorkflow.bpmn.util.event import BpmnEvent
+    from SpiffWorkflow.spiff.parser.process import SpiffBpmnParser
+    from SpiffWorkflow.spiff.parser.task_spec import ServiceTaskParser as SpiffServiceTaskParser
+    from SpiffWorkflow.spiff.specs.defaults import ServiceTask
     from SpiffWorkflow.spiff.specs.event_definitions import ErrorEventDefinition
     from SpiffWorkflow.task import TaskState
 
-__all__ = ["ScriptEngine", "TaskNotDone", "reset_failed_tasks"]
+__all__ = ["CamundaParser", "ScriptEngine", "ServiceTaskParser", "TaskNotDone", "reset_failed_tasks"]
+
+_CAMUNDA: Final = "{http://camunda.org/schema/1.0/bpmn}"
+_ZEEBE: Final = "{http://camunda.org/schema/zeebe/1.0}"
+_MAPPINGS: Final = (f"{_CAMUNDA}inputOutput", f"{_ZEEBE}ioMapping")
+_EXPRESSIONS: Final = ("=", "${", "#{")
 
 
 class TaskNotDone(WorkflowTaskException):  # type: ignore[misc]  # SpiffWorkflow has no types
@@ -43,7 +55,7 @@ class ScriptEngine(PythonScriptEngine):  # type: ignore[misc]  # SpiffWorkflow h
     """Runs the service tasks of a process by delegates. Outputs become data of the process.
 
     Args:
-        delegates: by the id of the service task operator.
+        delegates: by the id of the service task operator; in files of Camunda by topic or by type of job.
         environment: where scripts and expressions run; by default that of SpiffWorkflow.
     """
 
@@ -63,7 +75,7 @@ class ScriptEngine(PythonScriptEngine):  # type: ignore[misc]  # SpiffWorkflow h
         if delegate is None:
             raise UsageError(f"No delegate is registered for {operation_name!r:.100}; nothing ran.")
         given = {name: parameter["value"] for name, parameter in operation_params.items()}
-        end = self._run(delegate, task, {**task.data, **given})
+        end = self._run(delegate, task, {**_without_own_result(task), **given})
         if isinstance(end, Completed):
             outputs = as_json_data(end.variables)
             task.data.update(outputs)
@@ -87,6 +99,69 @@ class ScriptEngine(PythonScriptEngine):  # type: ignore[misc]  # SpiffWorkflow h
             return end
         found: End = self._loop.run(run_here(delegate, variables, instance=instance, activity=activity))
         return found
+
+
+class ServiceTaskParser(SpiffServiceTaskParser):  # type: ignore[misc]  # SpiffWorkflow has no types
+    """Parses service tasks of SpiffWorkflow, of Camunda 7 (external, by topic) and of Camunda 8 (by type of job).
+
+    For `OVERRIDE_PARSER_CLASSES` of a parser of your own; `CamundaParser` has it.
+    """
+
+    def create_task(self) -> Any:
+        """The task as SpiffWorkflow knows it.
+
+        Raises:
+            ValidationException: it names neither an operator nor a topic nor a type, or what it names, or a mapping of
+                variables, is written in a language that SpiffWorkflow does not speak.
+        """
+        extensions = self.parse_extensions()
+        if "serviceTaskOperator" in extensions:
+            return super().create_task()
+        return self.spec_class(
+            self.spec,
+            self.bpmn_id,
+            operation_name=self._delegate_name(),
+            operation_params={},
+            result_variable=None,
+            prescript=extensions.get("preScript"),
+            postscript=extensions.get("postScript"),
+            **self.bpmn_attributes,
+        )
+
+    def _delegate_name(self) -> str:
+        elements = list(self.node.iterfind(f"{full_tag('extensionElements')}/*"))
+        if any(element.tag in _MAPPINGS for element in elements):
+            self.raise_validation_exception(
+                "Mappings of variables are not carried out here; have the delegate take the variables themselves"
+            )
+        types = [element.get("type") for element in elements if element.tag == f"{_ZEEBE}taskDefinition"]
+        name = next(iter(types), None) or self.node.get(f"{_CAMUNDA}topic")
+        if not name or name.startswith(_EXPRESSIONS):
+            self.raise_validation_exception(
+                "A service task names its delegate: by the id of an operator, by camunda:topic, or by the type of "
+                "zeebe:taskDefinition, and not by an expression"
+            )
+        return str(name)
+
+
+class CamundaParser(SpiffBpmnParser):  # type: ignore[misc]  # SpiffWorkflow has no types
+    """A parser of SpiffWorkflow that also takes the service tasks of files that were drawn for Camunda 7 or 8."""
+
+    OVERRIDE_PARSER_CLASSES: ClassVar = {
+        **SpiffBpmnParser.OVERRIDE_PARSER_CLASSES,
+        full_tag("serviceTask"): (ServiceTaskParser, ServiceTask),
+    }
+
+
+def _without_own_result(task: Any) -> dict[str, Any]:
+    """The data of a task without what an earlier pass of it gave: a loop asks the same question again."""
+    name = getattr(task.task_spec, "result_variable", None)
+    own = task.data.get(name)
+    return {key: value for key, value in task.data.items() if key != name or not _is_result(own)}
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, Mapping) and KEY in value
 
 
 def reset_failed_tasks(workflow: Any) -> int:

@@ -3,8 +3,10 @@
 - A time-out, a worker that dies and a reset of the workflow run the activity again, and each finds the record.
 - Temporal counts every attempt of an activity. So while another attempt runs the task, the activity waits for it
   instead of failing.
-- The delegate says itself, in a heartbeat, that it is alive; how often, its lease says. Where the workflow sets a
-  `heartbeat_timeout` a thread says it, too, which a delegate that blocks the event loop does not stop.
+- The delegate says itself, in a heartbeat, that it is alive: three times in a lease, or in a `heartbeat_timeout` that
+  is shorter. Where the workflow sets one a thread says it, too, which a delegate that blocks the event loop does not
+  stop.
+- What has to be changed in the program or in the workflow is told as an incident: Temporal would try it for ever.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from semel.extras import requires
 from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
 from semel.workflow.engines.history import EngineHistory
 from semel.workflow.engines.locks import ExtendLock, Locks
-from semel.workflow.engines.running import Runnable, as_json_data, fit_for_engine, run_here
-from semel.workflow.starting import start_once
+from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
+from semel.workflow.starting import Start, start_once
 
 with requires("semel.workflow.engines.temporal", "temporalio"):
     from temporalio import activity as temporal_activity
@@ -50,16 +52,17 @@ def activity(delegate: Runnable, *, name: str) -> Callable[[dict[str, Any]], Awa
     """An activity for a worker. A workflow calls it by its name, with variables, and gets the outputs.
 
     A business error is an `ApplicationError` that is not retried: `type` is its code, and its first detail are its
-    variables. The id of the workflow is the process instance.
+    variables. Neither is what needs a person, or a change of the program or the workflow (`INCIDENT`). The id of the
+    workflow is the process instance.
     """
-    locks = Locks(_connect, delegate.policy)
+    beats = _Beats(delegate)
 
     async def run_delegate(variables: dict[str, Any]) -> dict[str, Any]:
         info = temporal_activity.info()
-        async with _heartbeats(delegate.policy.lease_for):
-            with _beating_elsewhere(locks, info):
+        async with beats.of_loop(info):
+            with beats.of_thread(info):
                 end = await _run_until_ended(delegate, variables, info)
-        return _answer(fit_for_engine(end))
+        return _answer(end)
 
     return temporal_activity.defn(name=name)(run_delegate)
 
@@ -83,17 +86,17 @@ async def start(
     """
     given = as_json_data(variables)
 
-    async def begin(instance: str, _in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+    async def begin(start: Start) -> str:
         with suppress(WorkflowAlreadyStartedError):
             await client.start_workflow(
                 workflow,
                 given,
-                id=instance,
+                id=start.id,
                 task_queue=task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             )
-        return instance
+        return start.id
 
     return await start_once(semel, workflow, key, begin, asked=given, scope=scope, **policy)
 
@@ -147,33 +150,48 @@ def _explain_refusal(error: RPCError, namespace: str) -> Exception:
 async def _run_until_ended(delegate: Runnable, variables: dict[str, Any], info: Any) -> End:
     """Run it; while nothing failed and it is only not its turn, wait here: Temporal would count a failure."""
     while True:
-        end = await run_here(delegate, variables, instance=info.workflow_id, activity=info.activity_type)
+        end = await run_to_end(delegate, variables, instance=info.workflow_id, activity=info.activity_type)
         if not isinstance(end, Retry) or end.counts:
             return end
         await asyncio.sleep(min(end.after, _LOOK).total_seconds())
 
 
-@asynccontextmanager
-async def _heartbeats(lease: timedelta) -> AsyncIterator[None]:
-    """Tell Temporal inside, as often as a lease is renewed, that the activity is alive."""
+class _Beats:
+    """Tells Temporal that the activities of a delegate are alive."""
 
-    async def beat() -> None:
-        while True:
-            temporal_activity.heartbeat()
-            await asyncio.sleep(lease.total_seconds() / 3)
+    def __init__(self, delegate: Runnable) -> None:
+        self._policy = delegate.policy
+        self._locks: dict[timedelta, Locks] = {}
 
-    beating = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        beating.cancel()
+    @asynccontextmanager
+    async def of_loop(self, info: Any) -> AsyncIterator[None]:
+        """Beat inside, in the event loop of the activity."""
+        every = self._every(info)
 
+        async def beat() -> None:
+            while True:
+                temporal_activity.heartbeat()
+                await asyncio.sleep(every.total_seconds())
 
-def _beating_elsewhere(locks: Locks, info: Any) -> AbstractContextManager[None]:
-    """Have the thread beat inside, where a heartbeat that is missed ends the attempt."""
-    if info.heartbeat_timeout is None:
-        return nullcontext()
-    return locks.extending((temporal_activity.client(), info.task_token))
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+
+    def of_thread(self, info: Any) -> AbstractContextManager[None]:
+        """Have a thread beat inside, where a heartbeat that is missed ends the attempt."""
+        if info.heartbeat_timeout is None:
+            return nullcontext()
+        every = self._every(info)
+        locks = self._locks.get(every)
+        if locks is None:
+            locks = self._locks[every] = Locks(_connect, self._policy, every=every)
+        return locks.extending((temporal_activity.client(), info.task_token))
+
+    def _every(self, info: Any) -> timedelta:
+        """How long to wait between two of them: a third of the lease, or of what the workflow allows."""
+        return min(self._policy.lease_for, info.heartbeat_timeout or timedelta.max) / 3
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from semel.workflow.ends import BpmnError, Completed, End, Incident, Retry
 from semel.workflow.engines.locks import ExtendLock, Locks
 from semel.workflow.engines.running import Runnable, as_json_data, run_to_end
 from semel.workflow.engines.store_watch import StoreWatch
-from semel.workflow.starting import start_once
+from semel.workflow.starting import Start, start_once
 
 with requires("semel.workflow.engines.zeebe", "pyzeebe"):
     from pyzeebe import Job, JobController, ZeebeClient, ZeebeWorker
@@ -39,7 +39,6 @@ __all__ = ["register", "start"]
 
 log = logging.getLogger("semel.workflow.engines")
 _GONE: Final = (JobNotFoundError, JobAlreadyDeactivatedError)
-_MESSAGE_LIVES: Final = timedelta(days=1)
 _MOST_TEXT: Final = 600
 
 
@@ -184,8 +183,8 @@ async def start(
 ) -> str:
     """Start a process once for its key by the message of its start event, and give the id of that message.
 
-    The id and the correlation key follow from the key: the engine refuses a second message of the same id for a day,
-    and begins no second instance while the first runs.
+    The id and the correlation key follow from the key: the engine refuses a second message of the same id for as long
+    as the record of the start is kept, and begins no second instance while the first runs.
 
     Raises:
         KeyReused: it was started with other variables.
@@ -193,16 +192,16 @@ async def start(
     """
     given = as_json_data(variables)
 
-    async def begin(id_: str, _in_doubt: bool) -> str:  # noqa: FBT001 - as every engine is asked
+    async def begin(start: Start) -> str:
         with suppress(MessageAlreadyExistsError):
             await client.publish_message(
                 name=message,
-                correlation_key=id_,
+                correlation_key=start.id,
                 variables=given,
-                time_to_live_in_milliseconds=_milliseconds(_MESSAGE_LIVES),
-                message_id=id_,
+                time_to_live_in_milliseconds=_milliseconds(start.keep_for),
+                message_id=start.id,
             )
-        return id_
+        return start.id
 
     return await start_once(semel, message, key, begin, asked=given, scope=scope, **policy)
 

@@ -19,6 +19,7 @@ from semel.stores.admin import Finding
 from semel.texts import span
 from semel.workflow.delegate import KEEP_FOR, Compensation, Delegate
 from semel.workflow.engines.history import EngineHistory
+from semel.workflow.starting import STARTS
 
 _TOPIC: Final = "engine history"
 _TEMPORAL: Final = "temporal"
@@ -36,9 +37,21 @@ class Kept:
 
 
 def examine_engine(
-    engine: str | None, *, process: str | None, history: timedelta | None, delegates: str | None
+    engine: str | None,
+    *,
+    process: str | None,
+    history: timedelta | None,
+    delegates: str | None,
+    declared: Mapping[str, timedelta] | None = None,
 ) -> list[Finding]:
-    """What was found about an engine, compared with the delegates `package.module:object`; nothing where none is named.
+    """What was found about an engine, compared with delegates; nothing where no engine is named.
+
+    Args:
+        engine: its address.
+        process: which of its processes.
+        history: how long it knows them, where it cannot be asked.
+        delegates: where they are, `package.module:object`.
+        declared: how long each operation of the settings file is kept; compared where no delegates are named.
 
     Raises:
         Refused: the options do not fit together, or there is no such object.
@@ -48,14 +61,14 @@ def examine_engine(
         if engine is not None or process is not None:
             raise usage_error("--engine-history is for engines that are not asked; nothing was done. Give one of both.")
         stated = EngineHistory("as you say", history, "its own settings")
-        return [judge_history(stated, _read_kept(delegates))]
+        return [judge_history(stated, _read_kept(delegates, declared or {}))]
     if engine is None:
         for option, given in (("--process", process), ("--delegates", delegates)):
             if given is not None:
                 message = f"{option} needs an engine; nothing was done. Give --engine, or --engine-history where"
                 raise usage_error(f"{message} the engine cannot be asked.")
         return []
-    kept = _read_kept(delegates)
+    kept = _read_kept(delegates, declared or {})
     try:
         found = _read(engine, process)
     except ConnectionError as error:
@@ -88,9 +101,11 @@ def judge_history(history: EngineHistory, kept: Sequence[Kept]) -> Finding:
     return Finding(_TOPIC, f"{text}; forgotten before: {named}{more}", "fix", advice, ("kept",))
 
 
-def _read_kept(path: str | None) -> list[Kept]:
+def _read_kept(path: str | None, declared: Mapping[str, timedelta]) -> list[Kept]:
     if path is None:
-        return [Kept("a delegate that sets nothing", KEEP_FOR)]
+        # A process that is restarted asks for its tasks again, and not for its start.
+        kept = [Kept(name, keep_for) for name, keep_for in declared.items() if not name.startswith(STARTS)]
+        return kept or [Kept("a delegate that sets nothing", KEEP_FOR)]
     found: Any = load_object(path, "--delegates ")
     given: Iterable[Any] = [found]
     if isinstance(found, Mapping):
