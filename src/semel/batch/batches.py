@@ -138,7 +138,6 @@ class Batch(Generic[S]):
             make_item_handler(handler, self._type),
             self._engine.shapes.of(handler),
             self._engine.policy_for(self._batch.operation, None, policy),
-            total=self._batch.total,
             concurrency=concurrency,
             page=page,
             max_attempts=max_attempts,
@@ -226,7 +225,8 @@ class Batch(Generic[S]):
             raise UsageError(
                 'retry("in_doubt") says that these items did not happen, and needs a reason; nothing was changed.'
             )
-        return self._actions.perform(retry(self._batch, which, _text("reason", reason), self._engine.new_nonce))
+        flow = retry(self._batch, which, _text("reason", reason), self._engine.new_nonce, self._engine.fingerprints)
+        return self._actions.perform(flow)
 
     @overload
     def results(

@@ -50,7 +50,6 @@ class BatchProcess:
             make_item_handler(self.pay, Any),
             codec.shape_of(str),
             Policy(in_doubt=world.policy, lease_for=timedelta(seconds=30)),
-            total=world.items,
             concurrency=1,
             page=world.page,
             max_attempts=world.max_attempts,

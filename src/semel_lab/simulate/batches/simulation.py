@@ -15,6 +15,7 @@ from typing import Any, Final
 from semel.batch.control import retry
 from semel.core.batch.operations import AddItems, BeginRun, FinishLoad, OpenBatch, ReadBatch, ReadItems
 from semel.core.batch.values import ItemStatus, NewItem, StoredBatch, item_key
+from semel.core.fingerprint import PLAIN
 from semel.core.operations import Answer, Claim, Granted, Operation, Running
 from semel.core.record import Status
 from semel.core.store import Answers, Capability, Plan
@@ -119,7 +120,7 @@ class BatchSimulation:
         """An operator has failed or doubtful items run again: says that what is in doubt did not happen."""
         self.retries -= 1
         which: Any = "failed" if self.world.policy == "rerun" else "in_doubt"
-        count = self._carry_out(retry(self.batch, which, "as the operator says", self.new_nonce))
+        count = self._carry_out(retry(self.batch, which, "as the operator says", self.new_nonce, PLAIN))
         self.note("operator", f"retries {count}")
         if count:
             self.seen["batches: retried"] += 1
