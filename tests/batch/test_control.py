@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from semel.batch import Item, actions, control
+from semel.core.policy import DeclaredOperations
+from semel.engine.engine import engine_of
 from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, UsageError
 from tests.batch.desk import Desk
 from tests.batch.leaving import begin, leave_behind
@@ -247,6 +249,19 @@ async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> N
     await desk.do(desk.semel.sweep)
     assert await desk.do(lambda: desk.semel.read(("b", "i1"), operation="pay")) is None
     assert await desk.do(lambda: desk.semel.count(operation="semel:batch_page")) == 0
+
+
+async def test_the_settings_file_says_how_long_batches_of_an_operation_are_kept(desk: Desk) -> None:
+    declared = DeclaredOperations(declared={"pay": {"keep_for": timedelta(days=90)}})
+    engine_of(desk.semel).declare(declared)
+    await desk.run(await desk.start(1))
+    await desk.run(await desk.start(1, id="other", operation="other"))
+    desk.clock.advance(timedelta(days=60))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == ["b"]
+    desk.clock.advance(timedelta(days=31))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
 
 
 async def test_an_id_whose_batch_is_expired_may_be_begun_anew(desk: Desk) -> None:

@@ -51,6 +51,16 @@ class ErasureReport:
     refused: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """Which items are to be run again and why, and what tells the records of others from theirs."""
+
+    which: Retried
+    reason: str
+    new_nonce: Callable[[], bytes]
+    fingerprints: Fingerprints
+
+
 def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
     """A batch with its counts.
 
@@ -96,37 +106,31 @@ def retry(
         raise UsageError(
             f"The batch {batch.id!r} is {found.state}, so none of its items runs again; nothing was changed."
         )
+    asked = _Retry(which, reason, new_nonce, fingerprints)
     after, count = -1, 0
     while True:
         pages = (yield from ask(FindPages(batch.number, which, after, _PAGES))).pages
         for page in pages:
-            count += yield from _retry_page(found, page, which, reason, new_nonce, fingerprints)
+            count += yield from _retry_page(found, page, asked)
         if len(pages) < _PAGES:
             return count
         after = pages[-1].page
 
 
-def _retry_page(
-    batch: StoredBatch,
-    page: BatchPage,
-    which: Retried,
-    reason: str,
-    new_nonce: Callable[[], bytes],
-    fingerprints: Fingerprints,
-) -> Flow[int]:
+def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]:
     """Open the records first: whoever is cut off finds the rows as they were, and does it again."""
-    status = ItemStatus.FAILED if which == "failed" else ItemStatus.IN_DOUBT
+    status = ItemStatus.FAILED if asked.which == "failed" else ItemStatus.IN_DOUBT
     first = page.page * batch.page
     items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status)))).items
     records = yield from _records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
-        if record is not None and not _is_own(item, record, fingerprints):
+        if record is not None and not _is_own(item, record, asked.fingerprints):
             continue  # something else has used its key, and says nothing of this item
-        if which == "failed":
-            may_run = yield from _reopen(record, reason, new_nonce())
+        if asked.which == "failed":
+            may_run = yield from _reopen(record, asked.reason, asked.new_nonce())
         else:
-            may_run = yield from _end_doubt(record, reason, new_nonce())
+            may_run = yield from _end_doubt(record, asked.reason, asked.new_nonce())
         if may_run:
             opened.append(item.position)
         elif (ended := status_of_record(record)) not in (None, status):

@@ -177,7 +177,7 @@ class ItemReader:
     def _id(self, value: Any) -> str:
         if self.item_id is None:
             return f"{self.batch}_{self.count}"
-        found = _member(value, self.item_id)
+        found = member_of(value, self.item_id)
         if type(found) is not str:
             if isinstance(found, bool) or not isinstance(found, str | int):
                 raise Unusable(f"{self.item_id} is {type(found).__name__}, and an id is text or a whole number")
@@ -202,12 +202,17 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _member(value: Any, name: str) -> Any:
+def member_of(value: Any, name: str) -> Any:
+    """The member of that name; dots lead into members of members.
+
+    Raises:
+        Unusable: there is none.
+    """
     if type(value) is dict and name in value:
         return value[name]
     for part in name.split("."):
-        found = value.get(part, _member) if isinstance(value, Mapping) else getattr(value, part, _member)
-        if found is _member:
+        found = value.get(part, member_of) if isinstance(value, Mapping) else getattr(value, part, member_of)
+        if found is member_of:
             raise Unusable(f"there is no {name}")
         value = found
     return value
