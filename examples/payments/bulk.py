@@ -74,7 +74,7 @@ class Bulks:
                 raise Refused(422, "key-reused", detail, differences=list(error.differences)) from error
         name = _file_name(request.query_params.get("name", ""))
         is_new = (await batch.status()).state == "pending"
-        adding = partial(_add, account_id, bulk_id, name, settings.clock(), is_new)
+        adding = partial(_add, (account_id, bulk_id), name, settings.clock(), is_new)
         try:
             return bulk_id, not await self._parts.database.transact(adding)
         except IntegrityError:  # the same file was sent twice at the same time, and the other was faster
@@ -250,9 +250,9 @@ def _file_name(given: str) -> str:
     return name.strip()[:120] or "payments"
 
 
-async def _add(account_id: str, bulk_id: str, name: str, now: datetime, is_new: bool, session: AsyncSession) -> bool:
+async def _add(key: tuple[str, str], name: str, now: datetime, is_new: bool, session: AsyncSession) -> bool:
     """Write down that workers have to run it; tells whether it was new."""
-    row = await session.get(Bulk, (account_id, bulk_id))
+    row = await session.get(Bulk, key)
     if row is not None:
         if row.is_open or not is_new:
             return False
@@ -260,6 +260,7 @@ async def _add(account_id: str, bulk_id: str, name: str, now: datetime, is_new: 
         row.file_name, row.is_open, row.opened, row.created_at = name, True, row.opened + 1, now
         await session.flush()
         return True
+    account_id, bulk_id = key
     session.add(Bulk(account_id=account_id, id=bulk_id, file_name=name, is_open=True, opened=1, created_at=now))
     await session.flush()
     return True
