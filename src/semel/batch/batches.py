@@ -199,7 +199,7 @@ class Batch(Generic[S]):
     def cancel(self: Batch[Semel], reason: str = "") -> BatchStatus: ...
 
     def cancel(self, reason: str = "") -> Any:
-        """End it for good, also while it is loaded; running items end. One that `max_failed` has paused is `failed` then.
+        """End it for good, also while it is loaded; running items end. One that `max_failed` paused is `failed` then.
 
         Raises:
             UsageError: it is completed.
