@@ -146,6 +146,38 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(RunSettings, "status_after", status_after)
 
 
+@mutant("nobody looks whether the batch still runs", "B6", world="batches: paused and resumed")
+def _() -> AbstractContextManager[Any]:
+    async def poll(_self: Any) -> None:
+        return None
+
+    return patch.object(AsyncRunner, "_poll", poll)
+
+
+@mutant("every process counts its own failures alone", "B7", world="batches: too many failures")
+def _() -> AbstractContextManager[Any]:
+    right: Any = AsyncRunner._pause_if_too_many_failed
+
+    async def pause_if_too_many_failed(self: Any, _failed: int) -> None:
+        await right(self, self._failed)
+
+    return patch.object(AsyncRunner, "_pause_if_too_many_failed", pause_if_too_many_failed)
+
+
+@mutant("a batch ends without a last look at its failures", "B7", world="batches: too many failures")
+def _() -> AbstractContextManager[Any]:
+    right: Any = AsyncRunner._open_left_page
+
+    async def open_left_page(self: Any) -> bool:
+        most, self._most_failed = self._most_failed, None
+        try:
+            return bool(await right(self))
+        finally:
+            self._most_failed = most
+
+    return patch.object(AsyncRunner, "_open_left_page", open_left_page)
+
+
 class _Both(AbstractContextManager[Any]):
     """Two switches that make one mistake."""
 

@@ -53,7 +53,7 @@ class BatchProcess:
             concurrency=1,
             page=world.page,
             max_attempts=world.max_attempts,
-            max_failed=None,
+            max_failed=world.max_failed,
             rate=None,
             transaction=None,
             commit="item",
@@ -65,7 +65,7 @@ class BatchProcess:
     async def pay(self, item: Item) -> str:
         """Have the simulation note the effect; it may fail."""
         self.check_alive()
-        self.sim.begin_item(item.id)
+        self.sim.begin_item(self.actor, item.id)
         value: str = await Wish(Effect(item))
         return value
 
@@ -117,6 +117,7 @@ class _Awaited:
         self._runner = runner
 
     def __await__(self) -> Generator[Any, Any, None]:
+        yield from self._runner.begin().__await__()
         yield from self._runner._work().__await__()
         yield from self._runner._leave().__await__()
         if self._runner._error is not None:
