@@ -409,7 +409,7 @@ class AsyncRunner:
                 self._over.set()
         return False
 
-    async def _open_page(self, page: BatchPage, *, one_by_one: bool = False) -> bool:
+    async def _open_page(self, page: BatchPage) -> bool:
         """Claim a page, and have its items done. False: somebody else works on it, or it was done already."""
         key = page_key(self.batch.scope, self.batch.id, page)
         try:
@@ -424,15 +424,23 @@ class AsyncRunner:
         first = page.page * self.batch.page
         end = min(first + self.batch.page, self.batch.total)
         found = await self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
-        work = PageWork(page, call, list(found.items), len(found.items), one_by_one)
+        work = PageWork(page, call, list(found.items), len(found.items))
         self._works[page.page] = work
         if not work.items:
             await self._finish_page(work)
-        elif self.settings.by_page and not one_by_one:
+        elif self.settings.by_page and self._is_untouched(work):
             self._ready.append(ReadyItem(work, None))
         else:
             self._unclaimed.extend(ReadyItem(work, item) for item in work.items)
         return True
+
+    def _is_untouched(self, work: PageWork) -> bool:
+        """Whether nobody has worked on a page before, so that it may be run as a whole.
+
+        Otherwise items may have run one by one, whose records are completed, or about to be, and whose rows say nothing
+        of it yet: their own claims find that out.
+        """
+        return work.page.round == 0 and work.call.lease.fence == 1
 
     async def _finish_page(self, work: PageWork) -> None:
         """All items of a page have ended: complete it."""
@@ -595,11 +603,11 @@ class AsyncRunner:
             self._works.pop(work.page.page, None)
             if isinstance(error, PageStopped):
                 return
-            is_outage = self._is_outage(error, is_own=True)
-            if is_outage:
+            if self._is_outage(error, is_own=True):
                 await async_pause(self.engine.clock, self._wait_for_database(error), self._over)
             # Claimed anew, the page waits for the end of that transaction: if it did commit after all, it is done.
-            await self._open_page(work.page, one_by_one=not is_outage)
+            # Otherwise its items run one by one.
+            await self._open_page(work.page)
             return
         self._outage_since = None
         tell_ends(self.engine.observer, self.batch.operation, [ItemStatus.COMPLETED] * len(work.items))

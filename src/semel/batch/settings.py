@@ -96,7 +96,6 @@ class PageWork:
     call: Any
     items: list[StoredItem]
     open: int
-    one_by_one: bool = False
 
 
 @dataclass(slots=True)

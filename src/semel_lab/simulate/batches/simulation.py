@@ -4,7 +4,8 @@ Invariants, looked at after every step: counts are those of the rows (B1); an it
 again, and under `hold` none runs twice (B2); a row says completed only where its record does (B3). After the faults
 another process finishes the batch without anybody's help (B4), and nothing is completed that never ran (B5). Two
 seconds after the batch was paused a process begins nothing more than what it is about to begin (B6). A batch of which
-more items have failed than may is not completed, unless somebody began to work on it with that in sight (B7).
+more items have failed than may is not completed, unless somebody began to work on it with that in sight (B7). Where
+effects commit with their page, each of them is committed once (B8).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from semel.core.operations import Answer, Claim, Granted, Operation, Running
 from semel.core.record import Status
 from semel.core.store import Answers, Capability, Plan
 from semel.errors import StoreUnavailable
-from semel.stores.memory import Table
 from semel_lab.simulate.batches.process import BatchProcess, Effect
+from semel_lab.simulate.batches.transactions import BatchDatabase, Commit
 from semel_lab.simulate.batches.world import BatchWorld
 from semel_lab.simulate.checks.violation import Violation
-from semel_lab.simulate.events.database import START
+from semel_lab.simulate.events.database import START, InTransaction, Joined, Session
 from semel_lab.simulate.loop import Dice, Script
 from semel_lab.simulate.world import SECOND
 
@@ -61,8 +62,8 @@ class BatchSimulation:
         self.choices = choices
         self.seen = seen
         self.trace = trace
-        self.now_us = START
-        self.table = Table()
+        self.database = BatchDatabase()
+        self.table = self.database.table
         self.left = world.budget
         self.slow = world.slow
         self.retries = world.retries
@@ -76,6 +77,25 @@ class BatchSimulation:
         self.moves = 0
         self.batch = self._load()
         self.processes = [BatchProcess(self, actor, self.batch) for actor in range(world.workers)]
+
+    @property
+    def now_us(self) -> int:
+        """The instant."""
+        return self.database.now_us
+
+    @now_us.setter
+    def now_us(self, instant: int) -> None:
+        self.database.now_us = instant
+
+    def async_join(self, connection: Any) -> Joined:
+        """A transaction as a place for plans."""
+        return Joined(connection)
+
+    def is_outage(self, error: Exception) -> bool:
+        """Whether an error says nothing of what was sent."""
+        return isinstance(error, ConnectionError)
+
+    has_one_writer = False
 
     def new_nonce(self) -> bytes:
         """A nonce that no one else has."""
@@ -181,7 +201,7 @@ class BatchSimulation:
 
     def _go_on(self, process: BatchProcess) -> None:
         wanted = process.wanted
-        possible = ["crash"] if isinstance(wanted, float | Effect) else ["crash", "lost", "unsent"]
+        possible = ["crash"] if isinstance(wanted, float | Effect | InTransaction) else ["crash", "lost", "unsent"]
         menu = [fault for fault in possible if self.left and fault in self.world.faults]
         choice = self.choices.fault(len(menu) + 1) if menu else 0
         fault = menu[choice - 1] if choice else ""
@@ -191,6 +211,10 @@ class BatchSimulation:
             self.seen[f"batches: fault: {fault}"] += 1
         if fault == "crash":
             self._kill(process, wanted)
+        elif isinstance(wanted, InTransaction):
+            process.answer(self.database.apply_in(wanted.session, wanted.operation))
+        elif isinstance(wanted, Commit):
+            self._commit(process, wanted.session, fault)
         elif fault == "unsent":
             process.refuse(StoreUnavailable("not sent", asked=False))
         elif isinstance(wanted, Effect):
@@ -206,8 +230,19 @@ class BatchSimulation:
             else:
                 process.answer(answer)
 
+    def _commit(self, process: BatchProcess, session: Session, fault: str) -> None:
+        if fault != "unsent":
+            self.database.commit(session)
+            for item in session.effects:
+                self._note_effect(item)
+            self.seen["batches: page committed"] += len(session.effects) > 1
+        if fault:
+            process.refuse(ConnectionError(fault))
+        else:
+            process.answer(None)
+
     def _kill(self, process: BatchProcess, wanted: Any) -> None:
-        if isinstance(wanted, Effect) and self.choices.fault(2):
+        if isinstance(wanted, Effect) and process.session is None and self.choices.fault(2):
             self._note_effect(wanted.item.id)  # it died after its effect
         process.die()
         self._replace(self.processes.index(process), process.actor)
@@ -218,7 +253,10 @@ class BatchSimulation:
             self.seen["batches: failed"] += 1
             process.refuse(ValueError("no"))
             return
-        self._note_effect(item.id)
+        if process.session is None:
+            self._note_effect(item.id)
+        else:
+            process.session.effects.append(item.id)
         process.answer(f"paid {item.id}")
 
     def begin_item(self, actor: int, item: str) -> None:
@@ -236,6 +274,8 @@ class BatchSimulation:
         self.seen["batches: ran" if self.effects[item] == 1 else "batches: ran again"] += 1
         if self.world.policy == "hold" and self.effects[item] > 1:
             raise Violation("B2", f"{item} ran twice under hold")
+        if self.world.by_page and self.effects[item] > 1:
+            raise Violation("B8", f"the effect of {item} was committed twice")
 
     def _look_at(self, wanted: Any, answer: Any) -> None:
         if isinstance(wanted, BeginRun):
@@ -246,7 +286,7 @@ class BatchSimulation:
             self.seen["batches: page taken over"] += 1
 
     def _apply(self, operation: Any) -> Any:
-        answer: Answer = self.table.apply(operation, self.now_us)
+        answer: Answer = self.database.apply(operation)
         return answer
 
     def _items(self) -> Any:
@@ -262,6 +302,8 @@ class BatchSimulation:
         self._check_state(found.known.state, counts.failed)
         for item in self._items():
             record = self.table.records.get(item_key("", "pay", "b", item.id).digest)
+            if item.outcome is not None:
+                continue  # it was committed with its page
             if item.status == ItemStatus.COMPLETED and (record is None or record.status is not Status.COMPLETED):
                 raise Violation("B3", f"{item.id} counts as completed, and its record does not say so")
             if item.status == ItemStatus.IN_DOUBT:
@@ -300,7 +342,10 @@ class BatchSimulation:
             raise Violation("B4", f"the batch is {found.known.state} with {found.counts} of {self.world.items}")
         for item in self._items():
             record = self.table.records.get(item_key("", "pay", "b", item.id).digest)
-            if (item.status == ItemStatus.COMPLETED) != (record is not None and record.status is Status.COMPLETED):
+            is_alone = item.outcome is None  # otherwise it was committed with its page
+            if is_alone and (item.status == ItemStatus.COMPLETED) != (
+                record is not None and record.status is Status.COMPLETED
+            ):
                 raise Violation("B3", f"{item.id} counts as {item.status}, and its record says otherwise")
             if item.status == ItemStatus.COMPLETED and not self.effects[item.id] and not self.world.retries:
                 raise Violation("B5", f"{item.id} is completed, and never ran")

@@ -30,6 +30,7 @@ class BatchWorld:
         retries: how often an operator has failed or doubtful items run again.
         pauses: how often an operator pauses the batch; whatever is paused is resumed at some time.
         ticks: how often so much time passes that everybody has to know of a pause, and no lease ends.
+        by_page: whether effects are rows of the database, which commit with their page.
         faults: what may go wrong; `budget` is how often.
         slow: how often leases may pass although somebody could go on.
     """
@@ -45,6 +46,7 @@ class BatchWorld:
     retries: int = 0
     pauses: int = 0
     ticks: int = 0
+    by_page: bool = False
     faults: tuple[BatchFault, ...] = BATCH_FAULTS
     budget: int = 2
     slow: int = 1
@@ -69,6 +71,8 @@ BATCH_WORLDS: Final = (
         ticks=1,
         budget=1,
     ),
+    BatchWorld(name="batches: pages commit as a whole", failing=(1,), max_attempts=2, by_page=True),
+    BatchWorld(name="batches: pages are paused", page=4, pauses=1, ticks=1, budget=1, by_page=True),
 )
 BATCH_SOMETIMES: Final = frozenset(
     f"batches: {name}"
@@ -81,6 +85,7 @@ BATCH_SOMETIMES: Final = frozenset(
         "paused",
         "paused by failures",
         "resumed",
+        "page committed",
         "page taken over",
         "somebody else's page",
         *(f"fault: {fault}" for fault in BATCH_FAULTS),
