@@ -39,6 +39,7 @@ CLASSES: Final = {
 }
 """What people read for the classes of failures; others are shown by their names."""
 _SHOWN_LINES: Final = 200
+_TO_RUN: Final[tuple[Literal["pending", "running"], ...]] = ("pending", "running")
 _PLACE: Final = re.compile(r"(?P<what>.+) - at `\$\.?(?P<field>[\w.]*)`", re.DOTALL)
 _KEY: Final = re.compile(r'"?([\x21\x23-\x7e]{1,255})"?')
 
@@ -56,7 +57,7 @@ class Bulks:
         async with receive_file(request, settings.bulk) as file:
             metadata = {"initiated_by": "payment_service", "total_amount": show(file.total)}
             try:
-                await self._parts.batches(account_id).start(
+                batch = await self._parts.batches(account_id).start(
                     bulk_id,
                     file.path,
                     operation=OPERATION,
@@ -72,7 +73,8 @@ class Bulks:
                 detail = "Nothing was done: this key came with another file before. Take a new key for a new file."
                 raise Refused(422, "key-reused", detail, differences=list(error.differences)) from error
         name = _file_name(request.query_params.get("name", ""))
-        adding = partial(_add, account_id, bulk_id, name, settings.clock())
+        is_new = (await batch.status()).state == "pending"
+        adding = partial(_add, (account_id, bulk_id), name, settings.clock(), is_new)
         try:
             return bulk_id, not await self._parts.database.transact(adding)
         except IntegrityError:  # the same file was sent twice at the same time, and the other was faster
@@ -248,13 +250,39 @@ def _file_name(given: str) -> str:
     return name.strip()[:120] or "payments"
 
 
-async def _add(account_id: str, bulk_id: str, name: str, now: datetime, session: AsyncSession) -> bool:
+async def _add(key: tuple[str, str], name: str, now: datetime, is_new: bool, session: AsyncSession) -> bool:
     """Write down that workers have to run it; tells whether it was new."""
-    if await session.get(Bulk, (account_id, bulk_id)) is not None:
-        return False
+    row = await session.get(Bulk, key)
+    if row is not None:
+        if row.is_open or not is_new:
+            return False
+        # The bulk that had this key before is not kept any more, and its row was left.
+        row.file_name, row.is_open, row.opened, row.created_at = name, True, row.opened + 1, now
+        await session.flush()
+        return True
+    account_id, bulk_id = key
     session.add(Bulk(account_id=account_id, id=bulk_id, file_name=name, is_open=True, opened=1, created_at=now))
     await session.flush()
     return True
+
+
+async def open_left(parts: Parts) -> int:
+    """Open bulks that are to be run and whose rows say otherwise; gives how many.
+
+    So it is after somebody resumed the batch with `semel batch resume` or in the console, or was cut off between the
+    batch and its row.
+    """
+    shut = select(Bulk.account_id, Bulk.id).where(~Bulk.is_open)
+    async with parts.database.reading() as session:
+        rows = {(account_id, bulk_id) for account_id, bulk_id in await session.execute(shut)}
+    found = 0
+    for account_id in sorted({account_id for account_id, _ in rows}):
+        for state in _TO_RUN:
+            async for batch in parts.batches(account_id).list(state=state):
+                if (account_id, batch.id) in rows:
+                    await parts.database.transact(partial(_open, account_id, batch.id))
+                    found += 1
+    return found
 
 
 async def _open(account_id: str, bulk_id: str, session: AsyncSession) -> None:

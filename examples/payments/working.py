@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from examples.payments.bulk import open_left
 from examples.payments.bulk_file import BulkLine
 from examples.payments.parts import Parts, opened
 from examples.payments.paying import Declined, Paying, PaymentClosed, PaymentOrder, Purpose
@@ -134,6 +135,7 @@ async def sweep_for_ever(parts: Parts) -> None:
         await asyncio.sleep(every.total_seconds())
         try:
             await sweep(parts)
+            await open_left(parts)
             await parts.semel.sweep()  # and the same for semel: records and batches whose time is over
         except Exception:
             log.exception("A sweep failed; the next one begins in %s.", every)

@@ -10,8 +10,11 @@ from typing import Any, cast
 import pytest
 
 from semel.batch import Item, actions, control
+from semel.core.policy import DeclaredOperations
+from semel.engine.engine import engine_of
 from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, UsageError
 from tests.batch.desk import Desk
+from tests.batch.leaving import begin, leave_behind
 
 pytestmark = pytest.mark.anyio
 
@@ -73,19 +76,20 @@ async def test_a_paused_batch_lets_running_items_end_and_begins_no_others(desk: 
 
 
 async def test_a_batch_that_was_paused_for_long_goes_on_and_repeats_nothing(desk: Desk) -> None:
+    gate = Gate()
     batch = await desk.start(9)
-
-    def pause_at_four(item: Item) -> None:
-        if len(desk.ran) == 4:
-            raise Declined("stop")
-
-    await desk.run(batch, pause_at_four, concurrency=1, max_failed=0)
-    assert (await desk.do(batch.status)).state == "paused"
+    running = asyncio.create_task(desk.run(batch, handler=gated(desk, gate), concurrency=2, page=3))
+    await asyncio.to_thread(gate.arrived.wait, 30)
+    await desk.do(batch.pause)
+    gate.open.set()
+    paused = await running
+    assert paused.state == "paused"
+    assert 0 < paused.completed == len(desk.ran) < 9
     desk.clock.advance(timedelta(days=40))
     await desk.do(desk.semel.sweep)
     await desk.do(batch.resume)
     status = await desk.run(batch)
-    assert (status.completed, status.failed) == (8, 1)
+    assert (status.state, status.completed, status.failed) == ("completed", 9, 0)
     assert len(desk.ran) == len(set(desk.ran)) == 9
 
 
@@ -247,6 +251,19 @@ async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> N
     assert await desk.do(lambda: desk.semel.count(operation="semel:batch_page")) == 0
 
 
+async def test_the_settings_file_says_how_long_batches_of_an_operation_are_kept(desk: Desk) -> None:
+    declared = DeclaredOperations(declared={"pay": {"keep_for": timedelta(days=90)}})
+    engine_of(desk.semel).declare(declared)
+    await desk.run(await desk.start(1))
+    await desk.run(await desk.start(1, id="other", operation="other"))
+    desk.clock.advance(timedelta(days=60))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == ["b"]
+    desk.clock.advance(timedelta(days=31))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
+
+
 async def test_an_id_whose_batch_is_expired_may_be_begun_anew(desk: Desk) -> None:
     batch = await desk.start(3, keep_for=timedelta(days=2))
     await desk.run(batch)
@@ -254,6 +271,49 @@ async def test_an_id_whose_batch_is_expired_may_be_begun_anew(desk: Desk) -> Non
     again = await desk.start(5, operation="other")
     assert (await desk.run(again)).completed == 5
     assert len(desk.ran) == 8
+
+
+async def test_an_id_may_be_begun_anew_though_other_batches_have_expired_as_well(desk: Desk) -> None:
+    for name in ("a", "b", "c"):
+        await desk.run(await desk.start(1, id=name, keep_for=timedelta(days=2)))
+    desk.clock.advance(timedelta(days=3))
+    again = await desk.start(2, id="c", items=[{"id": "other"}, {"id": "ones"}])
+    assert (await desk.run(again)).completed == 2
+
+
+@pytest.mark.parametrize("in_doubt", ["rerun", "hold"])
+async def test_a_batch_that_was_cancelled_and_has_expired_does_not_stop_the_next_one_of_its_id(
+    desk: Desk, in_doubt: Any
+) -> None:
+    """A process died while it ran the first item, and nobody took it over."""
+    batch = await desk.start(2, keep_for=timedelta(days=2))
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1), in_doubt=in_doubt)
+    await desk.do(batch.cancel)
+    desk.clock.advance(timedelta(days=3))
+    await desk.do(desk.semel.sweep)
+    again = await desk.start(items=[{"id": "i0", "n": "another"}, {"id": "i1", "n": "one"}])
+    status = await desk.run(again)
+    if in_doubt == "rerun":
+        assert (status.state, status.completed) == ("completed", 2)
+        return
+    # What a person has to decide about is kept, and stops this very item alone.
+    assert (status.state, status.completed, status.failed) == ("completed", 1, 1)
+    (failed,) = await desk.results(again, status="failed")
+    assert (failed.id, failed.error and failed.error.type) == ("i0", "semel.errors.KeyReused")
+    assert await desk.do(lambda: again.retry("failed")) == 0, "it would not run another time either"
+    assert (await desk.do(again.status)).failed == 1
+
+
+async def test_nothing_of_a_cancelled_batch_waits_for_a_person_once_it_has_expired(desk: Desk) -> None:
+    batch = await desk.start(2, keep_for=timedelta(days=2))
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1))
+    await desk.do(batch.cancel)
+    desk.clock.advance(timedelta(days=3))
+    for _ in range(2):
+        await desk.do(desk.semel.sweep)
+    assert await desk.do(desk.semel.count) == 0
 
 
 async def test_what_is_about_a_subject_is_erased_once_it_has_ended(desk: Desk) -> None:

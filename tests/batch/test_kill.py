@@ -9,18 +9,17 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from semel import Semel
 from semel.batch import Batches
+from tests.batch.worker import committing, connect
 from tests.effort import FULL
 from tests.processes import child, run_bounded
-from tests.servers.postgresql import PostgresqlServer
 from tests.servers.records import emptied
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
@@ -32,7 +31,7 @@ TWICE = "SELECT item, count(*) FROM batch_effect GROUP BY item HAVING count(*) <
 COUNT = "SELECT count(*) FROM batch_effect"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Callable[[str], list[Any]]]:
     """A URL with an empty table of effects, and a look at it."""
     if request.param == "sqlite":
@@ -54,6 +53,7 @@ def command(url: str, commit: str, where: str, at: int) -> list[str]:
     return [sys.executable, "-m", "tests.batch.worker", url, commit, where, str(at)]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("commit", ["item", "page"])
 @pytest.mark.parametrize("workers", [1, 2, 8] if FULL else [2])
 def test_every_effect_is_there_once_whoever_dies_where(
@@ -85,15 +85,23 @@ def test_every_effect_is_there_once_whoever_dies_where(
     print(f"{kills} kills, {ITEMS} items, {workers} workers, commit={commit}")
 
 
+def look_at(url: str, sql: str) -> Any:
+    """What a statement gives, on a connection of its own."""
+    with closing(connect(url)) as connection, committing(connection), closing(connection.cursor()) as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall()) if cursor.description else None
+
+
+@pytest.mark.covering
 @pytest.mark.parametrize("commit", ["item", "page"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_every_effect_is_there_once_and_no_item_has_failed_when_the_server_dies(
-    commit: str, start_postgresql: Callable[..., AbstractContextManager[PostgresqlServer]]
+    commit: str, kind: str, request: pytest.FixtureRequest
 ) -> None:
     """Two workers go on by themselves as soon as the server is back: an outage is no fault of an item."""
-    with start_postgresql(fsync=True) as server, ExitStack() as stack:
+    with request.getfixturevalue(f"start_{kind}")(fsync=True) as server, ExitStack() as stack:
         url = server.new_database()
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(TABLE)
+        look_at(url, TABLE)
         with Semel(url) as semel:
             Batches(semel).start("kill", ({"id": f"i{n}"} for n in range(ITEMS)), operation="pay", item_id="id")
         commits, told = os.pipe()
@@ -115,6 +123,5 @@ def test_every_effect_is_there_once_and_no_item_has_failed_when_the_server_dies(
         with Semel(url) as semel:
             status = Batches(semel).get("kill").status()
         assert (status.state, status.completed, status.failed) == ("completed", ITEMS, 0)
-        with psycopg.connect(url) as connection:
-            assert connection.execute(TWICE).fetchall() == []
-            assert connection.execute(COUNT).fetchall() == [(ITEMS,)]
+        assert look_at(url, TWICE) == []
+        assert look_at(url, COUNT) == [(ITEMS,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,21 @@ import pydantic
 import pytest
 
 from semel import AsyncSemel, Semel
-from semel.batch import BatchChanged, Batches, BatchInvalid
+from semel.batch import Batch, BatchChanged, Batches, BatchInvalid, Item
 from semel.batch import sources as batch_sources
 from semel.errors import KeyInvalid, UsageError
 from tests.batch.desk import Desk
 
 pytestmark = pytest.mark.anyio
+UNSEEN = "characters nobody sees"
 
 
 class Payment(msgspec.Struct):
     id: str
+    amount: Decimal
+
+
+class Amount(msgspec.Struct):
     amount: Decimal
 
 
@@ -123,6 +129,103 @@ async def test_every_bad_row_of_csv_is_named(desk: Desk, tmp_path: Path) -> None
     with pytest.raises(BatchInvalid) as caught:
         await desk.start(items=path, type=Payment)
     assert [line for line, _ in caught.value.problems] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("p.csv", b"id,amount\nab\xff,1\nx,2\n", (2, "surrogates")),
+        ("p.csv", b"id,amount\nab\xff,1\nx,2\n", (2, UNSEEN)),
+        ("p.jsonl", b'{"id": "\\ud800"}\n{"id": "x"}\n', (1, "")),
+        ("p.csv", b"id,amount,amount\n1,5,500\n", (1, "several columns 'amount'")),
+        ("p.csv", b'"id,amount\n1,5\n', (1, "no CSV")),
+        ("p.jsonl", b'{"id": "a", "amount": 1e400}\n{"id": "b"}\n', (1, "out of range")),
+    ],
+    ids=["byte", "byte of an id", "half a character", "column", "header", "number"],
+)
+async def test_what_a_handler_could_not_read_is_named_before_anything_runs(
+    desk: Desk, tmp_path: Path, name: str, content: bytes, problem: tuple[int, str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(BatchInvalid) as caught:
+        await desk.start(items=path, type=Amount if problem[1] == UNSEEN else Any)
+    ((line, text),) = caught.value.problems
+    assert (line, problem[1] in text) == (problem[0], True), text
+
+
+async def test_a_number_of_any_size_is_loaded_as_a_type_that_holds_it(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "p1", "amount": 1e400}\n')
+    batch = await desk.start(items=path, type=Payment)
+    assert await data_of(desk, batch) == [Payment("p1", Decimal("1e400"))]
+
+
+async def test_an_input_that_is_refused_leaves_no_batch(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    with pytest.raises(BatchInvalid):
+        await desk.start(items=[*items_of(8), {"no": "id"}])
+    assert await desk.listed(desk.batches()) == []
+    assert (await desk.run(await desk.start(8))).completed == 8
+
+
+async def test_a_load_that_was_given_up_can_be_cancelled(desk: Desk) -> None:
+    await give_up_loading(desk)
+    batch = await desk.do(lambda: desk.batches().get("b"))
+    assert (await desk.do(batch.status)).state == "loading"
+    assert (await desk.do(lambda: batch.cancel("the file is gone"))).state == "cancelled"
+    with pytest.raises(BatchChanged):
+        await desk.start(5)
+
+
+async def test_a_load_that_was_given_up_goes_by_itself(desk: Desk) -> None:
+    await give_up_loading(desk)
+    desk.clock.advance(timedelta(days=29))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == ["b"]
+    desk.clock.advance(timedelta(days=2))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
+    assert (await desk.run(await desk.start(5))).completed == 5
+
+
+async def give_up_loading(desk: Desk) -> None:
+    """Items of which some are loaded, and the rest cannot be read."""
+
+    def some() -> Iterator[Any]:
+        yield from items_of(batch_sources.LOT)
+        raise ConnectionError("the source is gone")
+
+    with pytest.raises(ConnectionError):
+        await desk.start(items=some())
+
+
+async def test_a_batch_that_was_found_while_it_was_loaded_is_run_and_read_to_its_end(desk: Desk) -> None:
+    found: list[Any] = []
+
+    def items() -> Iterator[Any]:
+        yield {"id": "i0"}
+        batches = desk.batches()
+        found.append(batches.get("b") if desk.kind == "sync" else batches)
+        yield from ({"id": f"i{n}"} for n in range(1, 10))
+
+    async def aitems() -> AsyncIterator[Any]:
+        for item in items():
+            yield item
+            if found and not isinstance(found[0], Batch):
+                found[0] = await found[0].get("b")
+
+    await desk.start(items=items() if desk.kind == "sync" else aitems())
+    (early,) = found
+    assert [result.status for result in await desk.results(early)] == ["pending"] * 10
+
+    def fail_some(item: Item) -> None:
+        if item.position < 4:
+            raise ValueError("no")
+
+    status = await desk.run(early, fail_some, concurrency=1, max_failed="40%")
+    assert (status.state, status.completed, status.failed) == ("completed", 6, 4)
+    assert len(await desk.results(early)) == 10
 
 
 @pytest.mark.parametrize("apart", [1, 5])

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semel.batch import BatchStatus, Item, Skip
+from semel import Semel
+from semel.batch import Batches, BatchStatus, Item, Skip, async_runner, sync_runner
+from semel.batch.batches import stoppable
 from semel.engine import context
 from semel.errors import UsageError
 from semel.stores.urls import store_from_url
@@ -139,3 +142,32 @@ async def test_an_item_of_a_page_that_commits_as_a_whole_has_no_key_for_the_next
     with pytest.raises(UsageError, match='belong to commit="item"'):
         await office.run(batch, work, commit="page")
     assert office.count_effects() == 0
+
+
+@pytest.mark.parametrize("decision", ["pause", "stop"])
+async def test_a_page_that_is_stopped_on_its_way_leaves_no_effect_and_runs_anew(
+    office: Office, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    if decision == "pause" and office.library.server == "sqlite":
+        pytest.skip("there the page holds the only lock that whoever pauses has to wait for")
+    for runner in (async_runner, sync_runner):
+        monkeypatch.setattr(runner, "_POLL", 0.0)
+    stops: list[Callable[[], None]] = []
+    batch = stoppable(await office.desk.start(8), stops.append)
+    engine_elsewhere = Semel(store_from_url(office.url))
+
+    def decide(item: Item) -> None:
+        if item.position == 1:
+            if decision == "stop":
+                stops[0]()
+            else:
+                with ThreadPoolExecutor(1) as elsewhere:
+                    elsewhere.submit(Batches(engine_elsewhere).get("b").pause).result(30)
+
+    with engine_elsewhere:
+        status = await office.run(batch, decide, commit="page", concurrency=1, page=4)
+    assert (status.completed, office.count_effects()) == (0, 0)
+    assert office.desk.ran == ["i0", "i1"], "what ran ended, and nothing else began"
+    if decision == "pause":
+        await office.desk.do(batch.resume)
+    assert (await office.run(batch, commit="page")).completed == office.count_effects() == 8

@@ -18,11 +18,33 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pymysql
 
 from semel import Semel
 from semel.batch import Batches, Item
+from tests.within.servers.callers import mysql_address
 
 INSERT = "INSERT INTO batch_effect (item) VALUES ('{}')"
+
+
+def connect(url: str) -> Any:
+    """A connection to the database of the records."""
+    if "sqlite" in url:
+        return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)
+    if "mysql" in url:
+        return pymysql.connect(**mysql_address(url))
+    return psycopg.connect(url)
+
+
+@contextmanager
+def committing(connection: Any) -> Iterator[None]:
+    """A transaction, in the form that all these libraries understand."""
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
 
 
 class Fate:
@@ -46,20 +68,18 @@ class Fate:
 def main(url: str, commit: Any, where: str, at: str) -> None:
     fate = Fate(where, int(at))
 
-    def connect() -> Any:
-        return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) if "sqlite" in url else psycopg.connect(url)
-
     @contextmanager
     def transaction() -> Iterator[Any]:
-        with closing(connect()) as connection:
-            with connection:
+        with closing(connect(url)) as connection:
+            with committing(connection):
                 yield connection
             fate.meet("committed")
             print(".", flush=True)  # for whoever waits for commits
 
     def pay(item: Item, session: Any) -> str:
         fate.meet("before")
-        session.execute(INSERT.format(item.id))
+        with closing(session.cursor()) as cursor:
+            cursor.execute(INSERT.format(item.id))
         fate.meet("after")
         return item.id
 

@@ -58,6 +58,22 @@ def start(call: Run, place: Database, *more: str, id_: str = "b", file: str = "i
     return call("batch", "start", file, place.url, "--id", id_, "--operation", "pay", "--item-id", "id", *more)
 
 
+def test_items_are_about_whom_a_column_says(call: Run, place: Database, tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_text("id,customer\ni0,ann\ni1,\ni2,bob\n")
+    loaded = start(call, place, "--subject", "customer", file="items.csv")
+    assert loaded.returncode == 0, loaded.stderr
+    with Semel(place.url) as semel:
+        Batches(semel).get("b").run(lambda item: item.data["customer"])
+        assert (Batches(semel).erase(subject="ann", reason="asked to")).erased == 1
+        assert [result.value for result in Batches(semel).get("b").results()] == [None, "", "bob"]
+
+
+def test_a_line_without_the_column_that_items_are_about_is_told(call: Run, place: Database) -> None:
+    refused = start(call, place, "--subject", "customer")
+    assert refused.returncode == 2
+    assert "items.jsonl:1: there is no customer" in refused.stderr
+
+
 def test_a_file_is_loaded_and_nothing_runs(place: Database, call: Run) -> None:
     done = start(call, place)
     assert done.returncode == 0, done.stderr

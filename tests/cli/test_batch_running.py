@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from semel import Semel
-from semel.batch import Batches
+from semel.batch import Batches, item
 from tests.cli.conftest import Database, Run, command, environment
 from tests.effort import FULL
 from tests.processes import child
@@ -22,8 +22,13 @@ pytestmark = pytest.mark.slow
 LONG = 60.0
 FUNCTIONS = """
 import os
+import sqlite3
 import time
 from pathlib import Path
+
+
+def begin():
+    return sqlite3.connect("semel.db")
 
 
 def wait(item) -> str:
@@ -89,6 +94,26 @@ def test_a_worker_runs_all_batches_of_an_operation_until_it_is_ended(place: Data
     assert json.loads(done.stdout.splitlines()[-1])["operation"] == "pay"
     assert status_of(place, "one").state == "completed"
     assert status_of(place, "other").state == "pending"
+
+
+def test_a_batch_that_stops_does_not_stop_the_others(place: Database, run: Run, tmp_path: Path) -> None:
+    start(place, "one", "a", "b")
+    with Semel(place.url) as semel:
+        item(Batches(semel).get("one"), "a")(lambda: None)()  # so that it is never committed by page
+    start(place, "two", "last")
+    options = ["--operation", "pay", "--concurrency", "1", "--transaction", "functions:begin", "--commit", "page"]
+    done = run("batch", "work", "functions:note", place.url, *options, "--json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "did").read_text().split() == ["last"]
+    assert "the batch 'one' stopped here, and is run again in 1 s: Items of the batch" in done.stderr
+    assert status_of(place, "two").completed == 1
+
+
+def test_what_no_batch_can_be_run_with_is_refused_at_the_start(place: Database, run: Run) -> None:
+    start(place, "one", "a")
+    refused = run("batch", "work", "functions:note", place.url, "--operation", "pay", "--max-failed", "many")
+    assert refused.returncode == 2
+    assert "max_failed is a number of items" in refused.stderr
 
 
 def test_a_terminal_is_shown_a_bar_until_the_batch_is_over(place: Database, tmp_path: Path) -> None:

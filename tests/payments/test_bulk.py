@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from examples.payments.settings import BulkLimits
+from examples.payments.bulk import open_left
+from examples.payments.settings import BulkLimits, Retention
 from examples.payments.working import Worker, find_open
 from tests.effort import FULL
 from tests.payments.conftest import Build
@@ -215,6 +216,32 @@ async def test_a_worker_does_not_shut_what_was_opened_again_meanwhile(shop: Shop
     assert [bulk.opened for bulk in await find_open(till.parts)] == [2]
     await till.run_bulks()
     assert await find_open(till.parts) == []
+
+
+async def test_a_bulk_that_is_resumed_past_the_service_is_paid_all_the_same(any_shop: Shop) -> None:
+    """As by `semel batch resume`, in the console, or by a request that is cut off before its row is written."""
+    till, address = any_shop.till, await any_shop.bulk(rows(3))
+    await _act(any_shop, address, "pause")
+    await till.run_bulks()
+    batch = await till.parts.batches(any_shop.account_id).get(address.rpartition("/")[2])
+    await batch.resume()
+    await till.run_bulks()
+    assert till.gateway.events() == [], "no row says that it is to be run"
+    assert await open_left(till.parts) == 1
+    assert await open_left(till.parts) == 0
+    await till.run_bulks()
+    assert _charged_once(till, 3)
+    assert await open_left(till.parts) == 0, "it has ended"
+
+
+async def test_a_key_whose_bulk_is_not_kept_any_more_takes_another_file(build: Build, sqlite_database: str) -> None:
+    till = await build(sqlite_database, retention=Retention(bulk=timedelta(0)))
+    shop = await till.shop()
+    address = await shop.bulk(rows(2))
+    await till.run_bulks()
+    assert await shop.bulk([("q-1", "2.00", "c-1", "tok_ok")]) == address
+    await till.run_bulks()
+    assert _charged_once(till, 3)
 
 
 async def test_a_cancelled_bulk_pays_nothing_more(shop: Shop) -> None:

@@ -146,6 +146,80 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(RunSettings, "status_after", status_after)
 
 
+@mutant("nobody looks whether the batch still runs", "B6", world="batches: paused and resumed")
+def _() -> AbstractContextManager[Any]:
+    async def poll(_self: Any) -> None:
+        return None
+
+    return patch.object(AsyncRunner, "_poll", poll)
+
+
+@mutant("every process counts its own failures alone", "B7", world="batches: too many failures")
+def _() -> AbstractContextManager[Any]:
+    right: Any = AsyncRunner._pause_if_too_many_failed
+
+    async def pause_if_too_many_failed(self: Any, _failed: int) -> None:
+        await right(self, self._failed)
+
+    return patch.object(AsyncRunner, "_pause_if_too_many_failed", pause_if_too_many_failed)
+
+
+@mutant("a batch ends without a last look at its failures", "B7", world="batches: too many failures")
+def _() -> AbstractContextManager[Any]:
+    right: Any = AsyncRunner._open_left_page
+
+    async def open_left_page(self: Any) -> bool:
+        most, self._most_failed = self._most_failed, None
+        try:
+            return bool(await right(self))
+        finally:
+            self._most_failed = most
+
+    return patch.object(AsyncRunner, "_open_left_page", open_left_page)
+
+
+@mutant("items of a page that was rolled back are done", "B3", world="batches: pages commit as a whole")
+def _() -> AbstractContextManager[Any]:
+    right: Any = AsyncRunner._run_page
+
+    async def run_page(self: Any, work: Any) -> None:
+        await right(self, work)
+        await self._note(work, work.items[0], ItemStatus.COMPLETED)
+
+    return patch.object(AsyncRunner, "_run_page", run_page)
+
+
+@mutant("a page that is on its way does not look whether the batch still runs", "B6", world="batches: pages are paused")
+def _() -> AbstractContextManager[Any]:
+    async def stop_page_if_over(_self: Any) -> None:
+        return None
+
+    return patch.object(AsyncRunner, "_stop_page_if_over", stop_page_if_over)
+
+
+@mutant("a page that somebody has begun is run as a whole", "B2", "B8", world="batches: pages commit as a whole")
+def _() -> AbstractContextManager[Any]:
+    def is_untouched(self: Any, work: Any) -> bool:
+        return work.page.page not in self._tried or self._tried.remove(work.page.page)
+
+    right: Any = AsyncRunner._run_page
+
+    async def run_page(self: Any, work: Any) -> None:
+        self._tried.add(work.page.page)  # only what failed here itself runs one by one
+        await right(self, work)
+
+    return _Both(
+        patch.object(AsyncRunner, "_tried", property(_tried), create=True),
+        patch.object(AsyncRunner, "_is_untouched", is_untouched),
+        patch.object(AsyncRunner, "_run_page", run_page),
+    )
+
+
+def _tried(runner: Any) -> set[int]:
+    found: set[int] = runner.__dict__.setdefault("tried", set())
+    return found
+
+
 class _Both(AbstractContextManager[Any]):
     """Two switches that make one mistake."""
 

@@ -98,6 +98,8 @@ class AsyncActions:
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> AsyncIterator[ItemResult[Any]]:
         """What became of items, in their order."""
+        if batch.state == "loading":  # when it was found
+            batch = (await self.perform(read_batch(batch.scope, batch.id))).known
         while first < batch.total:
             for item, record in await self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
@@ -187,6 +189,8 @@ class SyncActions:
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> Iterator[ItemResult[Any]]:
         """What became of items, in their order."""
+        if batch.state == "loading":  # when it was found
+            batch = (self.perform(read_batch(batch.scope, batch.id))).known
         while first < batch.total:
             for item, record in self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)

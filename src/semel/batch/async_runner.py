@@ -24,7 +24,7 @@ from semel.batch.concurrency import (
 )
 from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record, tell_ends
 from semel.batch.items import SKIPPED, Item, Skip
-from semel.batch.settings import PageWork, PendingEnd, ReadyItem, RunSettings
+from semel.batch.settings import PageStopped, PageWork, PendingEnd, ReadyItem, RunSettings, most_failed
 from semel.core import codec
 from semel.core.batch.operations import (
     BeginRun,
@@ -77,6 +77,7 @@ from semel.errors import (
     FailedBefore,
     InDoubt,
     InProgress,
+    KeyReused,
     LeaseLost,
     ResultNotKept,
     SemelError,
@@ -208,6 +209,8 @@ class AsyncRunner:
         self._soon = settings.policy.lease_for.total_seconds() / _SOON
         self._pause = _FIRST_LOOK
         self._failed = 0
+        self._failed_before = 0
+        self._most_failed = most_failed(settings.max_failed, batch.total)
         self._outage_since: float | None = None
         self._store = cast("WithBatches", engine.store)  # `Batches` has refused all others
         self._turns: deque[float] = deque()
@@ -218,6 +221,8 @@ class AsyncRunner:
         begun = await self.ask(BeginRun(self.batch.number, self.settings.page))
         if begun.batch is not None:
             self.batch = begun.batch
+        self._most_failed = most_failed(self.settings.max_failed, self.batch.total)
+        self._failed_before = begun.counts.failed
 
     async def run(self) -> None:
         """Work until there is nothing more to do here.
@@ -290,7 +295,7 @@ class AsyncRunner:
             rest = await self._refill()
         if self._ready:
             await self._wait_for_turn(self._ready[0])
-            return self._take_ready(), 0.0
+            return (None, None) if self._over.is_set() else (self._take_ready(), 0.0)
         return None, rest
 
     def _runs_low(self, now: float) -> bool:
@@ -315,9 +320,10 @@ class AsyncRunner:
             return
         found = await self.ask(ReadBatch(self.batch.scope, self.batch.id))
         self._poll_at = now + _POLL
-        self._failed = found.counts.failed
         if found.batch is None or found.batch.number != self.batch.number or found.batch.state != "running":
             self._over.set()
+            return
+        await self._pause_if_too_many_failed(found.counts.failed)
 
     async def _refill(self) -> float | None:
         """Get more to do. Answers after how many seconds to look again; None: there is nothing to be done here."""
@@ -362,9 +368,12 @@ class AsyncRunner:
         """What the call of an item asks for."""
         batch, settings = self.batch, self.settings
         about = NOTHING if item.about is None else msgspec.json.decode(item.about, type=About)
-        fingerprint = self.engine.fingerprints.take(Digest(item_digest(item.id, item.data)))
+        asked = Digest(item_digest(item.id, item.data))
+        fingerprint = self.engine.fingerprints.take(asked)
         key = item_key(batch.scope, batch.operation, batch.id, item.id)
-        return Request(key, fingerprint, settings.policy, settings.terms, about, settings.shape)
+        return Request(
+            key, fingerprint, settings.policy, settings.terms, about, settings.shape, asked, self.engine.fingerprints
+        )
 
     async def _open_next_page(self) -> bool:
         """Claim a page that nobody works on; a new one first, then one that was left. Answers whether there was one."""
@@ -390,13 +399,17 @@ class AsyncRunner:
             if len(pages) < _PAGES:
                 break
             after = pages[-1].page
-        if not is_open:
+        if not is_open and self._most_failed is not None:
+            # Other processes may have seen failures since the last look: too many of them pause it before its end.
+            self._poll_at = 0.0
+            await self._poll()
+        if not is_open and not self._over.is_set():
             ended = await self.ask(EndBatch(self.batch.number))
             if ended.batch is None or ended.batch.state != "running":
                 self._over.set()
         return False
 
-    async def _open_page(self, page: BatchPage, *, one_by_one: bool = False) -> bool:
+    async def _open_page(self, page: BatchPage) -> bool:
         """Claim a page, and have its items done. False: somebody else works on it, or it was done already."""
         key = page_key(self.batch.scope, self.batch.id, page)
         try:
@@ -411,15 +424,23 @@ class AsyncRunner:
         first = page.page * self.batch.page
         end = min(first + self.batch.page, self.batch.total)
         found = await self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
-        work = PageWork(page, call, list(found.items), len(found.items), one_by_one)
+        work = PageWork(page, call, list(found.items), len(found.items))
         self._works[page.page] = work
         if not work.items:
             await self._finish_page(work)
-        elif self.settings.by_page and not one_by_one:
+        elif self.settings.by_page and self._is_untouched(work):
             self._ready.append(ReadyItem(work, None))
         else:
             self._unclaimed.extend(ReadyItem(work, item) for item in work.items)
         return True
+
+    def _is_untouched(self, work: PageWork) -> bool:
+        """Whether nobody has worked on a page before, so that it may be run as a whole.
+
+        Otherwise items may have run one by one, whose records are completed, or about to be, and whose rows say nothing
+        of it yet: their own claims find that out.
+        """
+        return work.page.round == 0 and work.call.lease.fence == 1
 
     async def _finish_page(self, work: PageWork) -> None:
         """All items of a page have ended: complete it."""
@@ -471,6 +492,9 @@ class AsyncRunner:
             case FailedBefore():
                 is_skipped = error.error_type in (SKIPPED, _CANCELLED)
                 await self._note(work, item, ItemStatus.SKIPPED if is_skipped else ItemStatus.FAILED)
+            case KeyReused():
+                # Something else has used its key, such as an item of a batch before that was left in doubt.
+                await self._note(work, item, ItemStatus.FAILED)
             case InDoubt() if error.retry_after is None:
                 await self._note(work, item, ItemStatus.IN_DOUBT)
             case InDoubt():
@@ -499,7 +523,7 @@ class AsyncRunner:
                     result = await call.run()
         except Exception as error:
             own = None if call is None else call.handler_error
-            if isinstance(error, UsageError) and error is not own:
+            if isinstance(error, UsageError) and not isinstance(error, KeyReused) and error is not own:
                 raise
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 return await self._explain(ready.work, item, error)
@@ -577,11 +601,13 @@ class AsyncRunner:
                 raise
             await self._give_back(work)
             self._works.pop(work.page.page, None)
-            is_outage = self._is_outage(error, is_own=True)
-            if is_outage:
+            if isinstance(error, PageStopped):
+                return
+            if self._is_outage(error, is_own=True):
                 await async_pause(self.engine.clock, self._wait_for_database(error), self._over)
             # Claimed anew, the page waits for the end of that transaction: if it did commit after all, it is done.
-            await self._open_page(work.page, one_by_one=not is_outage)
+            # Otherwise its items run one by one.
+            await self._open_page(work.page)
             return
         self._outage_since = None
         tell_ends(self.engine.observer, self.batch.operation, [ItemStatus.COMPLETED] * len(work.items))
@@ -613,6 +639,7 @@ class AsyncRunner:
             raise call_errors.lease_lost_error(work.call.key)
 
     async def _run_in_page(self, item: StoredItem, session: Any) -> ItemEnd:
+        await self._stop_page_if_over()
         handler, settings = self.settings.handler, self.settings
         seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
         given = handler.arguments(seen, item.data, None, session)
@@ -621,6 +648,18 @@ class AsyncRunner:
             raise value  # noting why takes a record: its page runs one by one
         outcome = codec.encode(value, settings.shape, settings.policy.max_result, settings.policy.redact)
         return ItemEnd(item.position, ItemStatus.COMPLETED, None, outcome)
+
+    async def _stop_page_if_over(self) -> None:
+        """Look, now and then, whether the batch still runs.
+
+        Raises:
+            PageStopped: it does not; the transaction of the page is rolled back, and with it all that its items did.
+        """
+        if not self._store.has_one_writer:
+            # Elsewhere a page would wait here for whoever waits for the page, and nobody could have paused the batch.
+            await self._poll()
+        if self._over.is_set():
+            raise PageStopped
 
     async def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
         """Note in the row of an item what its record says."""
@@ -697,13 +736,17 @@ class AsyncRunner:
     async def _count_failed(self) -> None:
         """Pause the batch when more items have failed than may."""
         self._failed += 1
-        most = self.settings.max_failed
+        most = self._most_failed
         if most is None or self._failed <= most or self._over.is_set():
             return
         found = await self.ask(ReadBatch(self.batch.scope, self.batch.id))
-        self._failed = found.counts.failed
-        if self._failed > most:
-            reason = f"{self._failed} items failed, more than max_failed={most}"
+        await self._pause_if_too_many_failed(found.counts.failed)
+
+    async def _pause_if_too_many_failed(self, failed: int) -> None:
+        """Failures of all processes count; those from before this run do not stop it, because somebody resumed it."""
+        self._failed, most = failed, self._most_failed
+        if most is not None and failed > max(most, self._failed_before):
+            reason = f"{failed} items failed, more than max_failed={most}"
             await self.ask(ChangeBatch(number=self.batch.number, to="paused", reason=reason, has_overrun=True))
             self._over.set()
 
@@ -720,9 +763,10 @@ class AsyncRunner:
             begin = clock.monotonic() + reserved.wait_us / 1_000_000
             turns = 1 if ready.item is None else count
             self._turns.extend(begin + place * interval / 1_000_000 for place in range(turns))
-        seconds = self._turns.popleft() - clock.monotonic()
-        if seconds > 0:
-            await async_pause(clock, seconds)
+        due = self._turns.popleft()
+        while (seconds := due - clock.monotonic()) > 0 and not self._over.is_set():
+            await async_pause(clock, min(seconds, _POLL), self._over)
+            await self._poll()
 
     async def _leave(self) -> None:
         """Give back what was claimed and not begun, so that others need not wait for leases to end."""

@@ -12,7 +12,7 @@ from semel.batch.actions import AsyncActions, SyncActions, TellStop
 from semel.batch.control import ErasureReport, Retried, change, erase_subject, read_batch, retry
 from semel.batch.items import ItemResult, ResultStatus, make_item_handler, status_number
 from semel.batch.loading import Loading, encode_metadata
-from semel.batch.settings import Commit, ItemPolicyFields, make_settings
+from semel.batch.settings import Commit, ItemPolicyFields, RunSettings, make_settings
 from semel.batch.sources import AboutRule, Source, make_reader
 from semel.batch.status import STATES, BatchState, BatchStatus
 from semel.core import codec
@@ -61,7 +61,7 @@ class Batch(Generic[S]):
 
     @property
     def total(self) -> int:
-        """How many items it has."""
+        """How many items it has; 0 where it was still being loaded when it was found."""
         return self._batch.total
 
     @overload
@@ -131,22 +131,20 @@ class Batch(Generic[S]):
             UsageError: the handler or a setting cannot be used so.
             StoreUnavailable: the store did not answer for two minutes; what ended is recorded.
         """
-        is_async = isinstance(self._engine, AsyncEngine)
-        (check_async_function if is_async else check_sync_function)(handler)
-        refuse_unknown("run()", policy.keys() - ITEM_FIELDS, ITEM_FIELDS)
-        settings = make_settings(
-            make_item_handler(handler, self._type),
-            self._engine.shapes.of(handler),
-            self._engine.policy_for(self._batch.operation, None, policy),
-            total=self._batch.total,
+        settings = settings_of_run(
+            self._engine,
+            self._batch.operation,
+            self._type,
+            handler,
             concurrency=concurrency,
             page=page,
             max_attempts=max_attempts,
             max_failed=max_failed,
             rate=rate,
-            transaction=transaction_of(transaction, self._engine),
+            transaction=transaction,
             commit=commit,
             wait=wait,
+            **policy,
         )
         return self._actions.run(self._batch, settings, self._tell_stop)
 
@@ -172,6 +170,8 @@ class Batch(Generic[S]):
 
     def pause(self, reason: str = "") -> Any:
         """Have every process let its running items end, and begin no others, within two seconds.
+
+        A page that is on its way under `commit="page"` is rolled back, and runs anew when the batch is resumed.
 
         Raises:
             UsageError: it is not being worked on.
@@ -199,7 +199,7 @@ class Batch(Generic[S]):
     def cancel(self: Batch[Semel], reason: str = "") -> BatchStatus: ...
 
     def cancel(self, reason: str = "") -> Any:
-        """End it for good; running items end. One that `max_failed` has paused is `failed` then.
+        """End it for good, also while it is loaded; running items end. One that `max_failed` paused is `failed` then.
 
         Raises:
             UsageError: it is completed.
@@ -226,7 +226,8 @@ class Batch(Generic[S]):
             raise UsageError(
                 'retry("in_doubt") says that these items did not happen, and needs a reason; nothing was changed.'
             )
-        return self._actions.perform(retry(self._batch, which, _text("reason", reason), self._engine.new_nonce))
+        flow = retry(self._batch, which, _text("reason", reason), self._engine.new_nonce, self._engine.fingerprints)
+        return self._actions.perform(flow)
 
     @overload
     def results(
@@ -347,20 +348,23 @@ class Batches(Generic[S]):
             type: what the data of every item has to be: a Struct, dataclass, TypedDict or pydantic model.
             metadata: what else to keep of the batch, as JSON.
             about: what the record of an item is searched by, as a callable of the item.
-            keep_for: how long the batch, its items and their records are kept after its end.
+            keep_for: how long the batch, its items and their records are kept after its end, unless the settings file
+                says so of the operation.
 
         Raises:
-            BatchInvalid: some items cannot be loaded; every one of them is named.
+            BatchInvalid: some items cannot be loaded; all are counted, and the first thousand are named.
             BatchChanged: there is a batch of that id with other items, or for another operation.
             InProgress: another process has been loading it for an hour.
         """
-        name = Key.of(id, operation=operation).value
-        kept = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
+        key = Key.of(id, operation=operation)
+        name = key.value
+        given = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
+        kept = self._engine.kept_for(key.operation, given)
         reader = make_reader(name, items, item_id, type, about)
         opening = OpenBatch(
             scope=self._scope,
             id=name,
-            operation=Key.of("any", operation=operation).operation,
+            operation=key.operation,
             metadata=encode_metadata(metadata),
             keep_us=microseconds(kept),
             token=self._engine.new_nonce(),
@@ -429,6 +433,44 @@ class Batches(Generic[S]):
 def parts_of(batch: Batch[Any]) -> tuple[Any, StoredBatch, Any]:
     """The engine of a batch, the batch as it was found, and the type of its items."""
     return engine_of(batch.semel), batch._batch, batch._type  # noqa: SLF001 - for this package
+
+
+def settings_of_run(
+    engine: Any,
+    operation: str,
+    type_: Any,
+    handler: Callable[..., Any],
+    *,
+    concurrency: int,
+    page: int,
+    max_failed: int | str | None,
+    rate: float | None,
+    transaction: Callable[[], Any] | str | None,
+    commit: Commit,
+    max_attempts: int,
+    wait: bool,
+    **policy: Any,
+) -> RunSettings:
+    """What a run of a batch of that operation is told, checked.
+
+    Raises:
+        UsageError: the handler or a setting cannot be used so.
+    """
+    (check_async_function if isinstance(engine, AsyncEngine) else check_sync_function)(handler)
+    refuse_unknown("run()", policy.keys() - ITEM_FIELDS, ITEM_FIELDS)
+    return make_settings(
+        make_item_handler(handler, type_),
+        engine.shapes.of(handler),
+        engine.policy_for(operation, None, policy),
+        concurrency=concurrency,
+        page=page,
+        max_attempts=max_attempts,
+        max_failed=max_failed,
+        rate=rate,
+        transaction=transaction_of(transaction, engine),
+        commit=commit,
+        wait=wait,
+    )
 
 
 def stoppable(batch: Batch[S], tell_stop: TellStop) -> Batch[S]:

@@ -21,17 +21,25 @@ from semel.core.batch.operations import (
     ReopenItems,
     SettleItems,
 )
-from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_key
+from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_digest, item_key
 from semel.core.erasure.port import ErasureTally, SubjectErasure
 from semel.core.erasure.stored import ITEMS, ErasableItems
+from semel.core.fingerprint import Digest, Fingerprints
 from semel.core.flow import Flow, ask
 from semel.core.operations import Reopen, Reopened, Resolve, Resolved
-from semel.core.record import Note, Status, StoredRecord
+from semel.core.record import Failure, Note, Status, StoredRecord
 from semel.errors import RecordNotFound, ResultNotKept, UsageError
 
 PAGE_OF_RESULTS: Final = 500
 PAGE_OF_BATCHES: Final = 100
 _PAGES: Final = 100
+_NOT_OWN: Final = (Status.RUNNING, Status.IN_DOUBT, Status.COMPLETED)
+"""A record that says so is not the one of an item that has failed."""
+_KEY_REUSED: Final = Failure(
+    "semel.errors.KeyReused",
+    "the key of this item was used before with other data, such as by an earlier batch of this id; it did not run. "
+    "Load it under another id",
+)
 Retried = Literal["failed", "in_doubt"]
 
 
@@ -41,6 +49,16 @@ class ErasureReport:
 
     erased: int
     refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """Which items are to be run again and why, and what tells the records of others from theirs."""
+
+    which: Retried
+    reason: str
+    new_nonce: Callable[[], bytes]
+    fingerprints: Fingerprints
 
 
 def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
@@ -75,7 +93,9 @@ def change(batch: StoredBatch, to: Literal["running", "paused", "cancelled"], re
     return (yield from read_batch(batch.scope, batch.id))
 
 
-def retry(batch: StoredBatch, which: Retried, reason: str, new_nonce: Callable[[], bytes]) -> Flow[int]:
+def retry(
+    batch: StoredBatch, which: Retried, reason: str, new_nonce: Callable[[], bytes], fingerprints: Fingerprints
+) -> Flow[int]:
     """Have failed or doubtful items run again; answers how many.
 
     Raises:
@@ -86,30 +106,31 @@ def retry(batch: StoredBatch, which: Retried, reason: str, new_nonce: Callable[[
         raise UsageError(
             f"The batch {batch.id!r} is {found.state}, so none of its items runs again; nothing was changed."
         )
+    asked = _Retry(which, reason, new_nonce, fingerprints)
     after, count = -1, 0
     while True:
         pages = (yield from ask(FindPages(batch.number, which, after, _PAGES))).pages
         for page in pages:
-            count += yield from _retry_page(found, page, which, reason, new_nonce)
+            count += yield from _retry_page(found, page, asked)
         if len(pages) < _PAGES:
             return count
         after = pages[-1].page
 
 
-def _retry_page(
-    batch: StoredBatch, page: BatchPage, which: Retried, reason: str, new_nonce: Callable[[], bytes]
-) -> Flow[int]:
+def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]:
     """Open the records first: whoever is cut off finds the rows as they were, and does it again."""
-    status = ItemStatus.FAILED if which == "failed" else ItemStatus.IN_DOUBT
+    status = ItemStatus.FAILED if asked.which == "failed" else ItemStatus.IN_DOUBT
     first = page.page * batch.page
     items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status)))).items
     records = yield from _records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
-        if which == "failed":
-            may_run = yield from _reopen(record, reason, new_nonce())
+        if record is not None and not _is_own(item, record, asked.fingerprints):
+            continue  # something else has used its key, and says nothing of this item
+        if asked.which == "failed":
+            may_run = yield from _reopen(record, asked.reason, asked.new_nonce())
         else:
-            may_run = yield from _end_doubt(record, reason, new_nonce())
+            may_run = yield from _end_doubt(record, asked.reason, asked.new_nonce())
         if may_run:
             opened.append(item.position)
         elif (ended := status_of_record(record)) not in (None, status):
@@ -118,6 +139,11 @@ def _retry_page(
     if opened:
         yield from ask(ReopenItems(batch.number, page.page, tuple(opened), int(status)))
     return len(opened)
+
+
+def _is_own(item: StoredItem, record: StoredRecord, fingerprints: Fingerprints) -> bool:
+    asked = Digest(item_digest(item.id, item.data))
+    return item.is_erased or record.erased or fingerprints.matches(record.fingerprint, asked)
 
 
 def _reopen(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[bool]:
@@ -169,11 +195,14 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
             value = None  # too large, or erased: the record says so
     attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)
     error = None if record is None else record.error
+    if item.status == ItemStatus.FAILED and record is not None and record.status in _NOT_OWN:
+        error, attempts = _KEY_REUSED, 0
     return ItemResult(item.id, item.position, STATUS_NAMES[item.status], value, error, attempts)
 
 
 def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """At most so many failed items, with their records; only pages are read that have any."""
+    batch = (yield from read_batch(batch.scope, batch.id)).known
     found: list[tuple[StoredItem, StoredRecord | None]] = []
     after = -1
     while True:

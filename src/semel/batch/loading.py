@@ -15,6 +15,7 @@ import msgspec
 
 from semel.batch.sources import ItemReader, Lot
 from semel.core.batch.operations import (
+    AbandonLoad,
     AddItems,
     DropItems,
     DuplicateItems,
@@ -129,6 +130,7 @@ class Loading:
         if reader.problems.count:
             if self.batch.state == "loading":
                 yield from self._drop(0)
+                yield from ask(AbandonLoad(self.batch.number, self._opening.token))
             raise reader.problems.error(self.batch.id)
         if self.batch.state == "loading":
             yield from self._drop(reader.count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any, Final, Literal, TypedDict
 
 from msgspec.structs import replace
@@ -61,7 +62,7 @@ class RunSettings:
     concurrency: int
     page: int
     max_attempts: int
-    max_failed: int | None
+    max_failed: int | str | None
     rate: float | None
     transaction: Callable[[], Any] | None
     commit: Commit
@@ -83,6 +84,10 @@ class RunSettings:
         return ItemStatus.IN_DOUBT if write.ending == "doubt" and is_held else None
 
 
+class PageStopped(Exception):
+    """The batch was paused or cancelled, or this process is to end, while a page was on its way in one transaction."""
+
+
 @dataclass(slots=True)
 class PageWork:
     """A page that is worked on here, under its claim, and how many of its items have not ended."""
@@ -91,7 +96,6 @@ class PageWork:
     call: Any
     items: list[StoredItem]
     open: int
-    one_by_one: bool = False
 
 
 @dataclass(slots=True)
@@ -128,7 +132,6 @@ def make_settings(
     shape: Shape,
     policy: Policy,
     *,
-    total: int,
     concurrency: int,
     page: int,
     max_attempts: int,
@@ -148,8 +151,10 @@ def make_settings(
             raise UsageError(f"{name} is a whole number from 1 to {MOST}, not {value!r}; nothing ran.")
     if commit not in ("item", "page"):
         raise UsageError(f'commit is "item" or "page", not {commit!r}; nothing ran.')
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0):
+    is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if rate is not None and not (is_number and 0 < rate < inf):
         raise UsageError(f"rate is a positive number of items in a second, not {rate!r}; nothing ran.")
+    most_failed(max_failed, 0)
     if commit == "page":
         _check_page_commit(handler, transaction)
     if "session" in handler.parameters and transaction is None:
@@ -174,7 +179,7 @@ def make_settings(
         concurrency=concurrency,
         page=page,
         max_attempts=max_attempts,
-        max_failed=most_failed(max_failed, total),
+        max_failed=max_failed,
         rate=None if rate is None else float(rate),
         transaction=transaction,
         commit=commit,

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import csv
 import threading
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import isinf
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +36,21 @@ _TURN: Final = 64
 _MOST_ID: Final = 200
 # What a file says is kept as it says it: a number with all its digits.
 _NUMBERS: Final = msgspec.json.Encoder(order="deterministic", decimal_format="number")
-_LINES: Final = msgspec.json.Decoder(float_hook=Decimal)
+_TYPED_LINES: Final = msgspec.json.Decoder(float_hook=Decimal)
+
+
+def _number(text: str) -> Decimal:
+    """A number with all its digits.
+
+    Raises:
+        ValueError: it is none to whoever reads it without a type, which would be the handler.
+    """
+    if isinf(float(text)):
+        raise ValueError("a number is out of range")
+    return Decimal(text)
+
+
+_LINES: Final = msgspec.json.Decoder(float_hook=_number)
 
 
 def _plain(value: Any) -> Any:
@@ -161,13 +177,13 @@ class ItemReader:
     def _id(self, value: Any) -> str:
         if self.item_id is None:
             return f"{self.batch}_{self.count}"
-        found = _member(value, self.item_id)
+        found = member_of(value, self.item_id)
         if type(found) is not str:
             if isinstance(found, bool) or not isinstance(found, str | int):
                 raise Unusable(f"{self.item_id} is {type(found).__name__}, and an id is text or a whole number")
             found = str(found)
-        size = len(found) if found.isascii() else len(found.encode())
-        if not 0 < size <= _MOST_ID or not found.isprintable() or found[0].isspace() or found[-1].isspace():
+        # What is not printable may be half a character, which has no bytes.
+        if not found.isprintable() or not 0 < _size(found) <= _MOST_ID or found[0].isspace() or found[-1].isspace():
             raise Unusable(
                 f"the id {found!r:.80} is empty, longer than {_MOST_ID} bytes, or has characters nobody sees"
             )
@@ -182,12 +198,21 @@ class ItemReader:
             raise Unusable(problem.message) from None
 
 
-def _member(value: Any, name: str) -> Any:
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def member_of(value: Any, name: str) -> Any:
+    """The member of that name; dots lead into members of members.
+
+    Raises:
+        Unusable: there is none.
+    """
     if type(value) is dict and name in value:
         return value[name]
     for part in name.split("."):
-        found = value.get(part, _member) if isinstance(value, Mapping) else getattr(value, part, _member)
-        if found is _member:
+        found = value.get(part, member_of) if isinstance(value, Mapping) else getattr(value, part, member_of)
+        if found is member_of:
             raise Unusable(f"there is no {name}")
         value = found
     return value
@@ -224,18 +249,20 @@ def _encode_texts(type_: Any) -> Callable[[Any], bytes]:
     return lambda row: _OBJECTS.encode(msgspec.to_builtins(msgspec.convert(row, type_, strict=False)))
 
 
-def open_file(path: str | PathLike[str], problems: Problems) -> AbstractContextManager[Rows]:
+def open_file(path: str | PathLike[str], reader: ItemReader) -> AbstractContextManager[Rows]:
     """The lines of a file with their numbers, as values."""
-    rows = _csv_rows if fspath(path).endswith(".csv") else _json_lines
-    return closing(rows(Path(path), problems))
+    if fspath(path).endswith(".csv"):
+        return closing(_csv_rows(Path(path), reader.problems))
+    decoder = _TYPED_LINES if reader.typed else _LINES
+    return closing(_json_lines(Path(path), decoder, reader.problems))
 
 
-def _json_lines(path: Path, problems: Problems) -> Rows:
+def _json_lines(path: Path, decoder: msgspec.json.Decoder[Any], problems: Problems) -> Rows:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    value = _LINES.decode(line)
+                    value = decoder.decode(line)
                 except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
                     problems.add(number, f"no JSON: {problem!s:.200}")
                 else:
@@ -245,6 +272,8 @@ def _json_lines(path: Path, problems: Problems) -> Rows:
 def _csv_rows(path: Path, problems: Problems) -> Rows:
     with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as file:
         rows = csv.DictReader(file, strict=True)
+        if _has_bad_header(rows, problems):
+            return
         while True:
             try:
                 row = next(rows)
@@ -257,6 +286,19 @@ def _csv_rows(path: Path, problems: Problems) -> Rows:
                 problems.add(rows.line_num, f"{len(rows.fieldnames or ())} fields were expected")
             else:
                 yield rows.line_num, row
+
+
+def _has_bad_header(rows: csv.DictReader[str], problems: Problems) -> bool:
+    """Whether the first line names no columns to go by: of two that have one name, the values of one would be lost."""
+    try:
+        names = rows.fieldnames or ()
+    except csv.Error as problem:
+        problems.add(1, f"no CSV: {problem}")
+        return True
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    for name in twice:
+        problems.add(1, f"there are several columns {name!r:.80}")
+    return bool(twice)
 
 
 async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
@@ -295,7 +337,7 @@ def _lots(source: Source, reader: ItemReader) -> Iterator[Lot | None]:
     if isinstance(source, AsyncIterable):
         raise UsageError("These items have to be awaited, and a Semel cannot; nothing was loaded. Use AsyncSemel.")
     if isinstance(source, str | PathLike):
-        with open_file(source, reader.problems) as rows:
+        with open_file(source, reader) as rows:
             yield from _lots_of(rows, reader)
     elif isinstance(source, Iterable) and not isinstance(source, bytes | Mapping):
         yield from _lots_of(enumerate(source), reader)

@@ -163,6 +163,11 @@ class DeclaredOperations:
             settled["reconcile"] = None  # the hook of the code is not asked under another way of ending a doubt
         return own.replace(**settled)
 
+    def kept_for(self, operation: str, own: timedelta) -> timedelta:
+        """How long what is kept of an operation stays: as is declared of it, or else as the code says."""
+        declared: timedelta = self.declared.get(operation, {}).get("keep_for", own)
+        return declared
+
 
 def _word(name: str, value: object, words: tuple[str, ...]) -> None:
     if value not in words:

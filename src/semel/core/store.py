@@ -190,6 +190,10 @@ class WithBatches(Store, Protocol):
         The database was not there, or another transaction was in the way.
         """
 
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether everybody waits who wants to write while a transaction has written, in whatever rows."""
+
 
 class InFile(Store, Protocol):
     """What a store with `Capability.FILE` has beside the methods of a store."""

@@ -11,7 +11,7 @@ import socket
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Required, TypedDict, TypeVar, get_args
@@ -218,6 +218,10 @@ class EngineBase:
         if self._operations is None:
             return own
         return self._operations.policy(operation, own, self.policy, changes)
+
+    def kept_for(self, operation: str, own: timedelta) -> timedelta:
+        """How long what belongs to records of an operation is kept: as the settings file, or else the code, says."""
+        return own if self._operations is None else self._operations.kept_for(operation, own)
 
     def _declared_policy(self, operation: str, own: Policy, operations: DeclaredOperations) -> Policy:
         """As `policy_for`; worked out once for each operation, because it is asked for at every call."""

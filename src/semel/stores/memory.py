@@ -582,6 +582,11 @@ class MemoryStore:
         del error
         return False
 
+    @property
+    def has_one_writer(self) -> bool:
+        """There are no transactions."""
+        return False
+
 
 class MemoryDriver:
     """Carries rounds out at once."""

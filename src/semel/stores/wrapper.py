@@ -85,3 +85,8 @@ class StoreWrapper(ABC):
     def is_outage(self, error: Exception) -> bool:
         """Whether an error of the caller's connection says nothing of what was sent, where there are batches."""
         return cast("WithBatches", self._behind()).is_outage(error)
+
+    @property
+    def has_one_writer(self) -> bool:
+        """As the store behind says, where there are batches."""
+        return cast("WithBatches", self._behind()).has_one_writer

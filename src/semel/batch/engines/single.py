@@ -144,7 +144,6 @@ def make_item_runner(
         make_item_handler(function, type_),
         engine.shapes.of(function),
         chosen,
-        total=batch.total,
         concurrency=1,
         page=_PAGE,
         max_attempts=max_attempts,

@@ -65,6 +65,13 @@ class FinishLoad(msgspec.Struct, Asks["BatchFound | LoadLost"], frozen=True):
     digest: bytes
 
 
+class AbandonLoad(msgspec.Struct, Asks["LoadAbandoned"], frozen=True):
+    """The input cannot be loaded: take the batch back, if nothing of it is loaded and nobody else loads it."""
+
+    number: int
+    token: bytes
+
+
 class NoteBatch(msgspec.Struct, Asks["BatchFound"], frozen=True):
     """Replace the notes of a batch, if they are still as they were seen."""
 
@@ -187,7 +194,8 @@ class CommitPage(msgspec.Struct, Asks["ItemsSettled"], frozen=True):
 class ChangeBatch(msgspec.Struct, Asks["BatchChangedState"], frozen=True, kw_only=True):
     """Have a batch paused, run on, or cancelled, if it is in one of the states it may be so from.
 
-    A batch that was paused because too many items failed is `failed` where another is `cancelled`.
+    A batch that was paused because too many items failed is `failed` where another is `cancelled`. One that is being
+    loaded can be cancelled, and nothing else.
     """
 
     number: int
@@ -224,6 +232,8 @@ class ReserveRate(msgspec.Struct, Asks["RateReserved"], frozen=True):
 
 class ExpiredBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
     """Let batches expire that ended longer ago than they are kept, and have no doubtful items: all, or this one.
+
+    So do batches that nobody has gone on loading for a long time.
 
     Answers at most `limit` that are expired, whenever they became so.
     """
@@ -297,6 +307,10 @@ class DuplicateItems(msgspec.Struct, frozen=True):
 
 class LoadLost(msgspec.Struct, frozen=True):
     """Somebody else loads the batch by now, or it is loaded; nothing was changed."""
+
+
+class LoadAbandoned(msgspec.Struct, frozen=True):
+    """The batch is not there any more, or is somebody else's."""
 
 
 class ItemsFound(msgspec.Struct, frozen=True):
@@ -378,6 +392,7 @@ AboutBatches = (
     | AddItems
     | DropItems
     | FinishLoad
+    | AbandonLoad
     | NoteBatch
     | ReadBatch
     | ListBatches
@@ -405,6 +420,7 @@ BatchAnswer = (
     | ItemsAdded
     | DuplicateItems
     | LoadLost
+    | LoadAbandoned
     | ItemsFound
     | PageTaken
     | PagesFound

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+from itertools import compress
 from typing import Final
 
-from semel.core.batch.operations import ExpiredBatches, FindPages, ForgetItems, ReadItems
-from semel.core.batch.values import BatchPage, StoredBatch, commit_key, item_key, page_key
+from semel.core.batch.operations import ExpiredBatches, FindPages, ForgetItems, ReadItems, ReadRecords
+from semel.core.batch.values import BatchPage, ItemStatus, StoredBatch, commit_key, item_key, page_key
 from semel.core.flow import Flow, ask
+from semel.core.operations import Resolve
+from semel.core.record import Note, Status
 
 _LOT: Final = 500
+_EXPIRED: Final = Note("Cancelled", "its batch was cancelled, and is not kept any more").text()
 
 
 def forget_expired(limit: int, number: int | None = None) -> Flow[int]:
@@ -22,16 +28,34 @@ def forget_expired(limit: int, number: int | None = None) -> Flow[int]:
 def _forget(batch: StoredBatch) -> Flow[None]:
     for first in range(0, batch.loaded, _LOT):
         found = yield from ask(ReadItems(batch.number, first, first + _LOT))
-        keys = (item_key(batch.scope, batch.operation, batch.id, item.id) for item in found.items)
-        yield from ask(ForgetItems(batch.number, tuple(key.digest for key in keys), first + _LOT))
+        digests = tuple(item_key(batch.scope, batch.operation, batch.id, item.id).digest for item in found.items)
+        pending = [item.status == ItemStatus.PENDING for item in found.items]
+        yield from _end_left(list(compress(digests, pending)))
+        yield from ask(ForgetItems(batch.number, digests, first + _LOT))
     after = -1
     while True:
         pages = (yield from ask(FindPages(batch.number, "all", after, _LOT))).pages
         rounds = (BatchPage(page.page, round_) for page in pages for round_ in range(page.round + 1))
         digests = tuple(page_key(batch.scope, batch.id, page).digest for page in rounds)
         if digests:
+            yield from _end_left(digests)
             yield from ask(ForgetItems(batch.number, digests, batch.loaded))
         if len(pages) < _LOT:
             break
         after = pages[-1].page
     yield from ask(ForgetItems(batch.number, (commit_key(batch).digest,), batch.loaded, is_last=True))
+
+
+def _end_left(digests: Sequence[bytes]) -> Flow[None]:
+    """End records that a killed process left, and that the next attempt would have taken over: there is none.
+
+    Where a person decides about doubts, records stay until somebody has.
+    """
+    if not digests:
+        return
+    for record in (yield from ask(ReadRecords(tuple(digests)))).records:
+        if record is not None and not record.settled and record.in_doubt_policy == "rerun":
+            # Not by chance, which is not at hand here; and nobody has this nonce, so nobody ends the record with it.
+            nonce = hashlib.sha256(b"semel.batch.expired" + record.nonce).digest()[:16]
+            ending = Resolve(record.key.digest, nonce, Status.CANCELLED, None, _EXPIRED, record.key.operation)
+            yield from ask(ending)

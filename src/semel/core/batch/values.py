@@ -24,6 +24,8 @@ PAGE: Final = "semel:batch_page"
 MODULUS: Final = 1 << 256
 KEPT_US: Final = 100 * 365 * 86_400_000_000
 """How long the records of a batch are kept by themselves: longer than the batch, which takes them with it."""
+ABANDONED_US: Final = 30 * 86_400_000_000
+"""After how long a batch that nobody goes on loading goes by itself."""
 
 State = Literal["loading", "pending", "running", "paused", "completed", "cancelled", "failed", "expired"]
 """`expired`: nobody sees it any more, and what is left of it is being deleted."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.core.batch.operations import (
+    AbandonLoad,
     AboutBatches,
     AddItems,
     BatchAnswer,
@@ -36,6 +37,7 @@ from semel.core.batch.operations import (
     ItemsFound,
     ItemsSettled,
     ListBatches,
+    LoadAbandoned,
     LoadLost,
     NoteBatch,
     OpenBatch,
@@ -51,6 +53,7 @@ from semel.core.batch.operations import (
     TakePage,
 )
 from semel.core.batch.values import (
+    ABANDONED_US,
     ENDED,
     STOPPED,
     BatchCounts,
@@ -77,7 +80,7 @@ def state_after(batch: StoredBatch, operation: ChangeBatch) -> State | None:
             return "running" if batch.page else "pending"
         case "running" if batch.state in ("pending", "running"):
             return batch.state
-        case "cancelled" if batch.state in ("pending", "running", "paused"):
+        case "cancelled" if batch.state in ("loading", "pending", "running", "paused"):
             return "failed" if batch.has_overrun else "cancelled"
         case "cancelled" if batch.state in ("cancelled", "failed"):
             return batch.state
@@ -120,7 +123,7 @@ class MemoryBatches:
     def apply(self, operation: AboutBatches, now: int) -> BatchAnswer:
         """Carry out `operation` at the instant `now`."""
         match operation:
-            case OpenBatch() | AddItems() | DropItems() | FinishLoad() | NoteBatch():
+            case OpenBatch() | AddItems() | DropItems() | FinishLoad() | AbandonLoad() | NoteBatch():
                 return self._load(operation, now)
             case ReadBatch() | ListBatches() | ReadItems() | FindItems() | FindSubject():
                 return self._look(operation, now)
@@ -165,6 +168,8 @@ class MemoryBatches:
 
     def _may_expire(self, known: _Loaded, now: int) -> bool:
         batch = known.batch
+        if batch.state == "loading":
+            return batch.updated_us <= now - ABANDONED_US
         if batch.ended_us is None or batch.state not in ENDED:
             return False
         return batch.ended_us + batch.keep_us <= now and not self._counts(known, now).in_doubt
@@ -206,7 +211,9 @@ class MemoryBatches:
     def _by_name(self, scope: str, id_: str) -> _Loaded | None:
         return next((k for k in self._batches.values() if k.batch.scope == scope and k.batch.id == id_), None)
 
-    def _load(self, operation: OpenBatch | AddItems | DropItems | FinishLoad | NoteBatch, now: int) -> BatchAnswer:
+    def _load(
+        self, operation: OpenBatch | AddItems | DropItems | FinishLoad | AbandonLoad | NoteBatch, now: int
+    ) -> BatchAnswer:
         if isinstance(operation, OpenBatch):
             return self._open(operation, now)
         known = self._batches.get(operation.number)
@@ -214,6 +221,10 @@ class MemoryBatches:
             if known is not None and known.batch.notes == operation.seen:
                 known.batch = replace(known.batch, notes=operation.notes)
             return self._found(known, now)
+        if isinstance(operation, AbandonLoad):
+            if known is not None and _may_abandon(known, operation):
+                del self._batches[operation.number]
+            return LoadAbandoned()
         if known is None or known.token != operation.token:
             return LoadLost()
         if isinstance(operation, FinishLoad):
@@ -418,6 +429,10 @@ class MemoryBatches:
             known.subjects.pop(position, None)
             count += 1
         return ItemsErased(count)
+
+
+def _may_abandon(known: _Loaded, operation: AbandonLoad) -> bool:
+    return known.batch.state == "loading" and not known.batch.loaded and known.token == operation.token
 
 
 def _is_done(known: _Loaded) -> bool:

@@ -140,6 +140,11 @@ class SqlStore:
             error = wrapped
         return self.server.error_kind(error) in OUTAGES
 
+    @property
+    def has_one_writer(self) -> bool:
+        """Transactions wait for each other only in the same rows."""
+        return False
+
     def _fetch_install_id(self) -> None:
         """Which database this is, from a connection of the store's own; once."""
         driver = self._driver()

@@ -125,6 +125,11 @@ class SqliteStore:
         """Whether an error of the caller's connection says nothing of what was sent."""
         return is_outage(error)
 
+    @property
+    def has_one_writer(self) -> bool:
+        """There is one lock for the whole file."""
+        return True
+
     def separate_async_driver(self) -> AsyncDriver:
         """A driver for an event loop of semel's own: connections belong to no loop of the caller."""
         return self.async_driver()

@@ -6,8 +6,8 @@ What always holds: everything down to the lane is semel's own code. A process th
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from semel.core import codec
 from semel.core.batch.values import StoredBatch
 from semel.core.policy import Policy
 from semel.engine.engine import engine_of
+from semel_lab.simulate.batches.transactions import Commit
 from semel_lab.simulate.decorated_caller import Killed
-from semel_lab.simulate.events.database import Wish
+from semel_lab.simulate.events.database import Session, Wish
 from semel_lab.simulate.events.runtime import make_semel
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class BatchProcess:
         self.actor = actor
         self.is_dead = False
         self.wanted: Any = None
+        self.session: Session | None = None
         world = sim.world
         self._context = contextvars.Context()
         semel = make_semel(sim, sim.new_nonce, self.check_alive)
@@ -50,14 +52,13 @@ class BatchProcess:
             make_item_handler(self.pay, Any),
             codec.shape_of(str),
             Policy(in_doubt=world.policy, lease_for=timedelta(seconds=30)),
-            total=world.items,
             concurrency=1,
             page=world.page,
             max_attempts=world.max_attempts,
-            max_failed=None,
+            max_failed=world.max_failed,
             rate=None,
-            transaction=None,
-            commit="item",
+            transaction=self.transaction if world.by_page else None,
+            commit="page" if world.by_page else "item",
             wait=True,
         )
         self.runner = AsyncRunner(engine_of(semel), batch, settings)
@@ -66,9 +67,21 @@ class BatchProcess:
     async def pay(self, item: Item) -> str:
         """Have the simulation note the effect; it may fail."""
         self.check_alive()
-        self.sim.begin_item(item.id)
+        self.sim.begin_item(self.actor, item.id)
         value: str = await Wish(Effect(item))
         return value
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """A transaction that commits at its end."""
+        session = self.session = self.sim.database.begin(self.check_alive)
+        try:
+            yield session
+            self.check_alive()
+            await Wish(Commit(session))
+        finally:
+            self.session = None
+            self.sim.database.roll_back(session)
 
     def check_alive(self) -> None:
         """Raises `Killed` where the process has died."""
@@ -118,6 +131,7 @@ class _Awaited:
         self._runner = runner
 
     def __await__(self) -> Generator[Any, Any, None]:
+        yield from self._runner.begin().__await__()
         yield from self._runner._work().__await__()
         yield from self._runner._leave().__await__()
         if self._runner._error is not None:

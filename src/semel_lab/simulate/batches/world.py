@@ -26,7 +26,11 @@ class BatchWorld:
         workers: how many processes work on the batch.
         policy: what becomes of items whose end nobody saw.
         max_attempts: how often an item is tried.
+        max_failed: how many items may fail before the batch is paused.
         retries: how often an operator has failed or doubtful items run again.
+        pauses: how often an operator pauses the batch; whatever is paused is resumed at some time.
+        ticks: how often so much time passes that everybody has to know of a pause, and no lease ends.
+        by_page: whether effects are rows of the database, which commit with their page.
         faults: what may go wrong; `budget` is how often.
         slow: how often leases may pass although somebody could go on.
     """
@@ -38,7 +42,11 @@ class BatchWorld:
     failing: tuple[int, ...] = ()
     policy: Literal["rerun", "hold"] = "rerun"
     max_attempts: int = 1
+    max_failed: int | None = None
     retries: int = 0
+    pauses: int = 0
+    ticks: int = 0
+    by_page: bool = False
     faults: tuple[BatchFault, ...] = BATCH_FAULTS
     budget: int = 2
     slow: int = 1
@@ -52,6 +60,19 @@ BATCH_WORLDS: Final = (
     BatchWorld(name="batches: failures are retried", failing=(1, 2), retries=2),
     BatchWorld(name="batches: workers that stand still", items=2, page=2, workers=3, failing=(1,), budget=0, slow=3),
     BatchWorld(name="batches: doubts are retried", policy="hold", retries=2, workers=1, budget=3),
+    BatchWorld(name="batches: paused and resumed", page=4, pauses=2, ticks=2, budget=1),
+    BatchWorld(
+        name="batches: too many failures",
+        items=3,
+        page=1,
+        failing=(0, 1, 2),
+        max_failed=1,
+        pauses=1,
+        ticks=1,
+        budget=1,
+    ),
+    BatchWorld(name="batches: pages commit as a whole", failing=(1,), max_attempts=2, by_page=True),
+    BatchWorld(name="batches: pages are paused", page=4, pauses=1, ticks=1, budget=1, by_page=True),
 )
 BATCH_SOMETIMES: Final = frozenset(
     f"batches: {name}"
@@ -61,6 +82,10 @@ BATCH_SOMETIMES: Final = frozenset(
         "failed",
         "in doubt",
         "retried",
+        "paused",
+        "paused by failures",
+        "resumed",
+        "page committed",
         "page taken over",
         "somebody else's page",
         *(f"fault: {fault}" for fault in BATCH_FAULTS),

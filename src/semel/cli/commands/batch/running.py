@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -20,16 +21,18 @@ from rich.text import Text
 
 from semel.api import AsyncSemel, Semel
 from semel.batch import Batch, Batches, BatchStatus
-from semel.batch.batches import stoppable
+from semel.batch.batches import settings_of_run, stoppable
 from semel.cli.commands.batch.opening import Id, Scope, open_batch, scope_of
 from semel.cli.commands.batch.view import batch_table, failure_table, failures_by_class, status_object, status_view
 from semel.cli.commands.events.live import AsJson, Every, showing, stop_signals
 from semel.cli.exit_codes import IN_DOUBT, INTERRUPTED, OTHER, not_found_error, usage_error
-from semel.cli.printing import console
+from semel.cli.printing import complain, console
 from semel.cli.store_option import Url, load_object, store_at
 from semel.cli.timefmt import duration
-from semel.errors import RecordNotFound
+from semel.engine.engine import engine_of
+from semel.errors import RecordNotFound, SemelError, StoreUnavailable
 
+_LONGEST_WAIT: Final = 60.0
 _COLUMNS: Final = ("state", "completed", "failed", "skipped", "in_doubt", "remaining", "rate", "eta_s")
 FunctionPath = Annotated[
     str,
@@ -93,6 +96,31 @@ class Working:
         self.wake.set()
         if self.stop_run is not None:
             self.stop_run()
+
+
+@dataclass
+class Troubles:
+    """Batches that stopped with an error, and when each of them is run again: later after each time."""
+
+    clock: Callable[[], float] = time.monotonic
+    times: dict[str, int] = field(default_factory=dict)
+    until: dict[str, float] = field(default_factory=dict)
+
+    def may_run(self, id_: str) -> bool:
+        """Whether a batch may be run now."""
+        return self.clock() >= self.until.get(id_, 0.0)
+
+    def add(self, id_: str) -> float:
+        """A batch has stopped; answers in how many seconds it is run again."""
+        self.times[id_] = self.times.get(id_, 0) + 1
+        seconds = min(_LONGEST_WAIT, 2.0 ** min(self.times[id_] - 1, 16))
+        self.until[id_] = self.clock() + seconds
+        return seconds
+
+    def end(self, id_: str) -> None:
+        """A batch was run without an error."""
+        self.times.pop(id_, None)
+        self.until.pop(id_, None)
 
 
 def run(
@@ -164,7 +192,8 @@ def work(
 ) -> None:
     """Run all batches of an operation that wait to be run or are running, one after the other, until Ctrl-C or SIGTERM.
 
-    Then running items end. Start as many of these as you like, on any number of machines.
+    Then running items end. Start as many of these as you like, on any number of machines. A batch that stops with an
+    error is told on the standard error and run again later; the others go on.
     """
     function = load_function(path)
     options = _options(
@@ -237,6 +266,14 @@ class Office:
             return await awaitable
         return await asyncio.to_thread(call)
 
+    def check(self, operation: str, options: dict[str, Any]) -> None:
+        """Refuse what no batch of an operation could be run with.
+
+        Raises:
+            UsageError: the function or an option cannot be used so.
+        """
+        settings_of_run(engine_of(self.semel), operation, Any, self._function, **options)
+
     async def get(self, id_: str) -> Batch[Any]:
         """The batch of an id.
 
@@ -286,9 +323,10 @@ async def _run(office: Office, id_: str, options: dict[str, Any], working: Worki
 
 
 async def _work(office: Office, operation: str, options: dict[str, Any], pause: float, show: Show) -> None:
-    working = Working()
+    working, troubles = Working(), Troubles()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(office.close)
+        office.check(operation, options)
 
         async def look() -> tuple[dict[str, Any], RenderableType]:
             found = [await office.do(batch.status) for batch in await _open_batches(office, operation)]
@@ -302,12 +340,38 @@ async def _work(office: Office, operation: str, options: dict[str, Any], pause: 
         with stop_signals(working.stop):
             async with showing(look, every=show.every, as_json=show.as_json):
                 while not working.is_stopping:
-                    for batch in await _open_batches(office, operation):
+                    for batch in await _look_for_work(office, operation):
                         if working.is_stopping:
                             break
-                        await office.run(batch, working, options)
-                        working.done += 1
+                        if troubles.may_run(batch.id):
+                            await _run_one(office, batch, options, working, troubles)
                     await _rest(working, pause)
+
+
+async def _run_one(
+    office: Office, batch: Batch[Any], options: dict[str, Any], working: Working, troubles: Troubles
+) -> None:
+    """Run a batch; what stops it stops no other one."""
+    try:
+        await office.run(batch, working, options)
+    except Exception as error:  # noqa: BLE001 - told, and tried again
+        seconds = troubles.add(batch.id)
+        code, text = (
+            (error.code, error.message) if isinstance(error, SemelError) else (type(error).__name__, str(error))
+        )
+        complain(code, f"the batch {batch.id!r} stopped here, and is run again in {seconds:.0f} s: {text}")
+    else:
+        troubles.end(batch.id)
+        working.done += 1
+
+
+async def _look_for_work(office: Office, operation: str) -> list[Batch[Any]]:
+    """The batches to be run; none while the store does not answer."""
+    try:
+        return await _open_batches(office, operation)
+    except StoreUnavailable as error:
+        complain(error.code, error.message)
+        return []
 
 
 async def _open_batches(office: Office, operation: str) -> list[Batch[Any]]:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from semel.api import Semel
 from semel.batch import Batch, BatchChanged, Batches, BatchInvalid
+from semel.batch.sources import AboutRule, member_of
 from semel.cli.commands.batch.opening import AsJson, Scope, open_batches
 from semel.cli.commands.batch.view import status_object
 from semel.cli.exit_codes import USAGE, not_found_error, usage_error
@@ -22,7 +23,7 @@ from semel.cli.printing import as_text, complain, console
 from semel.cli.record_view import as_line
 from semel.cli.store_option import Url
 from semel.cli.timefmt import duration
-from semel.errors import SemelError
+from semel.errors import SemelError, UsageError
 from semel.texts import clean
 
 _LOOK: Final = 0.2
@@ -43,6 +44,14 @@ def start(
         str | None,
         typer.Option(metavar="NAME", help="The member or column that names an item. Default: its number."),
     ] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The member or column that says whom an item is about, so that it can be found and erased by that.",
+            show_default=False,
+        ),
+    ] = None,
     metadata: Annotated[
         str | None, typer.Option(metavar="JSON", help="What else to keep of the batch.", show_default=False)
     ] = None,
@@ -52,8 +61,8 @@ def start(
 ) -> None:
     """Load the items of a file. Nothing runs before all of them are there, and nothing at all if a line is wrong.
 
-    The same id with the same items is the same batch, so it can be repeated after a crash. Every line that cannot be
-    loaded is told with its number; the exit code is 2 then.
+    The same id with the same items is the same batch, so it can be repeated after a crash. Lines that cannot be loaded
+    are told with their numbers, the first thousand of them; the exit code is 2 then.
     """
     if not Path(file).is_file():
         raise not_found_error(f"There is no file {file}; nothing was loaded.")
@@ -61,7 +70,15 @@ def start(
     with open_batches(url, scope) as batches:
         try:
             with _progress(batches, id_, Path(file), is_shown=sys.stdout.isatty() and not as_json):
-                batch = batches.start(id_, file, operation=operation, item_id=item_id, metadata=noted, keep_for=kept)
+                batch = batches.start(
+                    id_,
+                    file,
+                    operation=operation,
+                    item_id=item_id,
+                    metadata=noted,
+                    about=None if subject is None else _about(subject),
+                    keep_for=kept,
+                )
         except BatchInvalid as error:
             _tell_problems(error, file, as_json=as_json)
             raise typer.Exit(USAGE) from None
@@ -69,6 +86,18 @@ def start(
             _tell_differences(error, as_json=as_json)
             raise typer.Exit(USAGE) from None
         _tell_loaded(batch, as_json=as_json)
+
+
+def _about(name: str) -> AboutRule:
+    """Whom an item is about, as a member of it says; an empty one is about nobody."""
+
+    def about(item: Any) -> dict[str, str] | None:
+        found = member_of(item, name)
+        if isinstance(found, bool) or not isinstance(found, str | int | None):
+            raise UsageError(f"{name} is a {type(found).__name__}, and a subject is text or a whole number")
+        return {"subject": str(found)} if found not in (None, "") else None
+
+    return about
 
 
 def _metadata(text: str | None) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from semel.core.batch.operations import (
+    AbandonLoad,
     AddItems,
     BatchAnswer,
     BatchChangedState,
@@ -40,6 +41,7 @@ from semel.core.batch.operations import (
     ItemsFound,
     ItemsSettled,
     ListBatches,
+    LoadAbandoned,
     LoadLost,
     NoteBatch,
     OpenBatch,
@@ -57,7 +59,7 @@ from semel.core.batch.operations import (
     SettleItems,
     TakePage,
 )
-from semel.core.batch.values import ENDED, BatchCounts, BatchPage, ItemPlace, StoredBatch, StoredItem
+from semel.core.batch.values import ABANDONED_US, ENDED, BatchCounts, BatchPage, ItemPlace, StoredBatch, StoredItem
 from semel.core.operations import Answer, Complete, Fail, Found, Operation, Read, Recorded
 from semel.core.record import StoredRecord
 from semel.core.store import Answers, Plan
@@ -77,7 +79,12 @@ Many = Callable[..., Plan]
 
 def shared_statements(parts: dict[str, str]) -> dict[str, str]:
     """The statements that all databases understand, in the words of one. `{among}` is left for a list of values."""
-    columns = {"batch": ", ".join(BATCH_COLUMNS), "item": ", ".join(ITEM_COLUMNS), "among": "{among}"}
+    columns = {
+        "batch": ", ".join(BATCH_COLUMNS),
+        "item": ", ".join(ITEM_COLUMNS),
+        "among": "{among}",
+        "abandoned_us": str(ABANDONED_US),
+    }
     return load_statements("semel.stores.sql.batch", "shared.sql", {**columns, **parts})
 
 
@@ -245,6 +252,11 @@ def _finish_load(dialect: BatchDialect, operation: FinishLoad) -> Asking[BatchAn
     return (yield from _read_by_number(dialect, number))
 
 
+def _abandon(dialect: BatchDialect, operation: AbandonLoad) -> Asking[BatchAnswer]:
+    yield dialect.command("abandon", operation.number, operation.token)
+    return LoadAbandoned()
+
+
 def _note(dialect: BatchDialect, operation: NoteBatch) -> Asking[BatchAnswer]:
     yield dialect.command("note", operation.notes, operation.number, operation.seen)
     return (yield from _read_by_number(dialect, operation.number))
@@ -349,10 +361,12 @@ def _reserve(dialect: BatchDialect, operation: ReserveRate) -> Asking[BatchAnswe
 
 
 def _expire(dialect: BatchDialect, operation: ExpiredBatches) -> Asking[BatchAnswer]:
-    rows = yield dialect.command("may_expire", operation.limit)
+    if operation.number is None:
+        rows = yield dialect.command("may_expire", operation.limit)
+    else:
+        rows = yield dialect.command("one_may_expire", operation.number)
     for (number,) in rows:
-        if operation.number in (None, number):
-            yield dialect.command("expire", number)
+        yield dialect.command("expire", number)
     if operation.number is None:
         rows = yield dialect.command("expired", operation.limit)
         return BatchesFound(tuple(map(_batch_of, rows)))
@@ -399,6 +413,7 @@ _PLANS: Final[dict[type, Callable[[BatchDialect, Any], Asking[BatchAnswer]]]] = 
     AddItems: _add,
     DropItems: _drop,
     FinishLoad: _finish_load,
+    AbandonLoad: _abandon,
     NoteBatch: _note,
     ReadBatch: _read,
     ListBatches: _list,

@@ -42,6 +42,10 @@ UPDATE {batch_table} SET loaded = ? WHERE number = ? AND token = ? AND state = '
 UPDATE {batch_table} SET state = 'pending', total = ?, digest = ?, updated_us = {clock}
 WHERE number = ? AND token = ? AND state = 'loading' AND loaded = ?;
 
+-- Only while nothing of it is loaded: whoever opens it last may have begun to add items.
+-- name: abandon
+DELETE FROM {batch_table} WHERE number = ? AND token = ? AND state = 'loading' AND loaded = 0;
+
 -- name: note
 UPDATE {batch_table} SET notes = ? WHERE number = ? AND notes = ?;
 
@@ -98,6 +102,7 @@ SELECT is_done FROM {page_table} WHERE batch = ? AND page = ?;
 -- name: change
 UPDATE {batch_table} SET state = ?, reason = ?, has_overrun = ?, updated_us = {clock} WHERE number = ? AND state = ?;
 
+-- Whoever was loading it adds nothing any more.
 -- name: cancel
 UPDATE {batch_table} SET state = ?, reason = ?, ended_us = {clock}, updated_us = {clock}
 WHERE number = ? AND state = ? AND has_overrun = ?;
@@ -112,16 +117,24 @@ SELECT reopened, next_page * page >= total AND NOT EXISTS (
 UPDATE {batch_table} SET state = 'completed', ended_us = {clock}, updated_us = {clock}
 WHERE number = ? AND state = 'running' AND reopened = ?;
 
+-- It ended longer ago than it is kept, or nobody has gone on loading it for a long time.
+-- part: old
+((state IN ('completed', 'cancelled', 'failed') AND ended_us + keep_us <= {clock})
+    OR (state = 'loading' AND updated_us <= {clock} - {abandoned_us}))
+
 -- name: may_expire
 SELECT b.number FROM {batch_table} AS b
-WHERE b.state IN ('completed', 'cancelled', 'failed') AND b.ended_us + b.keep_us <= {clock} AND NOT EXISTS (
-    SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0
-) ORDER BY b.number LIMIT ?;
+WHERE {old} AND NOT EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0)
+ORDER BY b.number LIMIT ?;
+
+-- The same of one batch.
+-- name: one_may_expire
+SELECT b.number FROM {batch_table} AS b
+WHERE b.number = ? AND {old} AND NOT EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0);
 
 -- A batch of which items were reopened since is in another state, or has not ended.
 -- name: expire
-UPDATE {batch_table} SET state = 'expired'
-WHERE number = ? AND state IN ('completed', 'cancelled', 'failed') AND ended_us + keep_us <= {clock};
+UPDATE {batch_table} SET state = 'expired' WHERE number = ? AND {old};
 
 -- name: expired
 SELECT {batch} FROM {batch_table} WHERE state = 'expired' ORDER BY number LIMIT ?;

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from semel.core.batch.operations import (
+    AbandonLoad,
     AddItems,
     BatchChangedState,
     BatchesFound,
@@ -33,6 +34,7 @@ from semel.core.batch.operations import (
     ItemsFound,
     ItemsSettled,
     ListBatches,
+    LoadAbandoned,
     LoadLost,
     NoteBatch,
     OpenBatch,
@@ -625,9 +627,50 @@ class BatchContract(Contract, calls=False):
         await _complete_all(world, first)
         await _complete_all(world, second)
         world.clock.advance(2 * DAY)
-        expired: BatchesFound = await _ask(world, ExpiredBatches(10, second.number), BatchesFound)
+        expired: BatchesFound = await _ask(world, ExpiredBatches(1, second.number), BatchesFound)
         assert [one.id for one in expired.batches] == ["c"]
         assert await _state(world) == "completed"
+
+    async def test_a_batch_that_cannot_be_loaded_is_taken_back(self, world: World) -> None:
+        batch = await _open(world)
+        await _ask(world, AbandonLoad(batch.number, _token(2)), LoadAbandoned)
+        assert await _state(world) == "loading", "somebody else loads it"
+        await _ask(world, AbandonLoad(batch.number, _token(1)), LoadAbandoned)
+        await _ask(world, AbandonLoad(batch.number, _token(1)), LoadAbandoned)
+        assert (await _read(world)).batch is None
+
+    async def test_a_batch_of_which_something_is_loaded_is_not_taken_back(self, world: World) -> None:
+        batch = await _open(world)
+        await _add(world, batch, 0, 3)
+        await _ask(world, AbandonLoad(batch.number, _token(1)), LoadAbandoned)
+        assert await _state(world) == "loading"
+        loaded = await _load(world, id="c", count=0)
+        await _ask(world, AbandonLoad(loaded.number, _token(1)), LoadAbandoned)
+        assert (await _read(world, "c")).known.state == "pending"
+
+    async def test_a_batch_that_is_being_loaded_may_be_cancelled_and_nothing_else(self, world: World) -> None:
+        batch = await _open(world)
+        await _add(world, batch, 0, 3)
+        for state in ("paused", "running"):
+            assert not (await _change(world, batch, state)).is_changed
+        assert (await _change(world, batch, "cancelled", reason="no")).is_changed
+        assert await _add(world, batch, 3, 5) == LoadLost()
+        assert (await _read(world)).known.ended_us is not None
+        world.clock.advance(2 * DAY)
+        expired: BatchesFound = await _ask(world, ExpiredBatches(10), BatchesFound)
+        assert [one.id for one in expired.batches] == ["b"]
+
+    async def test_a_batch_that_nobody_goes_on_loading_expires(self, world: World) -> None:
+        batch = await _open(world)
+        world.clock.advance(20 * DAY)
+        await _add(world, batch, 0, 3)
+        world.clock.advance(29 * DAY)
+        assert (await _ask(world, ExpiredBatches(10), BatchesFound)).batches == ()
+        assert (await _ask(world, ExpiredBatches(1, batch.number), BatchesFound)).batches == ()
+        world.clock.advance(2 * DAY)
+        expired: BatchesFound = await _ask(world, ExpiredBatches(10), BatchesFound)
+        assert [one.id for one in expired.batches] == ["b"]
+        assert await _add(world, batch, 3, 5) == LoadLost()
 
     async def test_an_expired_batch_is_deleted_with_its_records(self, world: World) -> None:
         batch = await _run(world, count=2)
