@@ -85,3 +85,10 @@ class StoreWrapper(ABC):
     def is_outage(self, error: Exception) -> bool:
         """Whether an error of the caller's connection says nothing of what was sent, where there are batches."""
         return cast("WithBatches", self._behind()).is_outage(error)
+
+
+def innermost_store(store: Store) -> Store:
+    """The store that operators mean: without the cache and the seal in front of it."""
+    while isinstance(store, StoreWrapper):
+        store = store.behind
+    return store
