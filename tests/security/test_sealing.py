@@ -179,6 +179,37 @@ def test_records_of_a_lost_key_are_listed_and_can_be_decided_about(path: Path) -
         assert semel.run("declined", lambda: "done", operation="pay", fingerprint=None).value == "done"
 
 
+def test_an_item_of_a_lost_key_does_not_hide_the_results_of_others(path: Path) -> None:
+    items = [{"id": str(number)} for number in range(2)]
+    with Semel(path, seal=RING) as semel:
+        Batches(semel).start("b-1", items, operation="bulk", item_id="id").run(lambda item: SECRET, wait=False)
+    with closing(sqlite3.connect(path)) as connection:
+        (old,) = connection.execute("SELECT data FROM semel_item WHERE id = '0'").fetchone()
+        with Semel(path, seal=BOTH) as semel:
+            reseal(semel, BOTH)
+        connection.execute("UPDATE semel_item SET data = ? WHERE id = '0'", (old,))
+        connection.commit()
+    with Semel(path, seal=ONLY_NEW) as semel:
+        assert [one.value for one in Batches(semel).get("b-1").results(type=str)] == [SECRET, SECRET]
+
+
+def test_a_result_of_a_lost_key_says_so_beside_the_others(path: Path) -> None:
+    items = [{"id": str(number)} for number in range(2)]
+    with Semel(path, seal=RING) as semel:
+        Batches(semel).start("b-1", items, operation="bulk", item_id="id").run(lambda item: SECRET, wait=False)
+    with closing(sqlite3.connect(path)) as connection:
+        old = connection.execute("SELECT digest, outcome FROM semel_record WHERE operation = 'bulk'").fetchall()
+        with Semel(path, seal=BOTH) as semel:
+            reseal(semel, BOTH)
+        connection.execute("UPDATE semel_record SET outcome = ? WHERE digest = ?", (old[0][1], old[0][0]))
+        connection.commit()
+    with Semel(path, seal=ONLY_NEW) as semel:
+        results = list(Batches(semel).get("b-1").results(type=str))
+    assert sorted(str(one.value) for one in results) == ["None", SECRET]
+    (lost,) = [one for one in results if one.error is not None]
+    assert "'old'" in lost.error.message
+
+
 def test_what_was_stored_before_is_read_and_what_comes_is_sealed(path: Path) -> None:
     runs: list[str] = []
     with Semel(path) as semel:
