@@ -28,7 +28,7 @@ async def test_an_operation_whose_hook_is_not_known_is_named_with_what_waits(des
     await desk.in_doubt("c", policy=Policy(in_doubt="hold"))
     (found,) = (await find_operations_without_hook(without_application(desk), ADMIN)).operations
     assert (found.operation, found.number, found.scope) == ("charge", 2, "acme")
-    assert (found.reference, found.oldest) == (first.reference, first.updated_at)
+    assert (found.reference, found.oldest) == (first.reference, (await desk.read("a")).updated_at)
 
 
 async def test_an_operation_whose_hook_is_known_is_not_named(desk: Desk) -> None:
