@@ -24,7 +24,13 @@ ROWS: Final = {
             "test_a_search_in_a_scope_shows_no_record_of_another",
         ),
     ),
-    "S02": Row("keys are guessed", ("test_a_foreign_key_cannot_be_told_from_one_that_nobody_has",)),
+    "S02": Row(
+        "keys are guessed",
+        (
+            "test_a_foreign_key_cannot_be_told_from_one_that_nobody_has",
+            "test_a_hundred_thousand_guesses_tell_no_key_of_another_from_one_that_nobody_has",
+        ),
+    ),
     "S03": Row(
         "keys are forged",
         (
@@ -202,6 +208,7 @@ ROWS: Final = {
             "test_one_too_many_for_a_key_is_409_and_the_other_is_served",
             "test_one_too_many_for_the_process_is_503_and_the_other_is_served",
             "test_one_handler_too_many_is_503_with_retry_after_and_nothing_runs",
+            "test_a_crowd_on_the_keys_of_one_tenant_does_not_keep_another_from_being_served",
         ),
     ),
     "S26": Row(
