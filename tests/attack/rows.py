@@ -65,8 +65,10 @@ ROWS: Final = {
         "a key is changed or lost",
         (
             "test_keys_are_rotated_while_callers_replay_without_one_failure",
+            "test_a_rotation_under_load_fails_no_call_and_runs_nothing_twice",
             "test_a_lost_key_is_named_and_nothing_runs_again",
             "test_after_a_kill_the_next_run_goes_on_with_the_rest",
+            "test_a_reseal_that_is_killed_again_and_again_ends_with_everything_sealed_anew",
         ),
     ),
     "S09": Row(
