@@ -11,10 +11,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from semel import Semel
 from semel.batch import Batches
+from semel.client import INTENT, Client
 from semel.core.events.outbox import PeekEvents
 from semel.core.operations import Operation
 from semel.engine.engine import engine_of
@@ -293,3 +295,22 @@ def test_keys_are_rotated_while_callers_replay_without_one_failure(path: Path) -
     assert sorted(runs) == sorted(keys)
     with Semel(path, seal=ONLY_NEW) as semel:
         assert pay(semel, runs=runs) == SECRET
+
+
+def test_the_journal_of_a_client_is_sealed_and_still_answers(path: Path) -> None:
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.method)
+        return httpx.Response(201, text=SECRET)
+
+    for _ in range(2):
+        with (
+            Semel(path, seal=RING) as semel,
+            Client(semel, transport=httpx.MockTransport(answer)) as client,
+        ):
+            told = client.post("https://shop.example/charges", headers={INTENT: "charge 1"})
+            assert (told.status_code, told.text) == (201, SECRET)
+    assert sent.count("POST") == 1
+    kept = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert SECRET.encode() not in kept
