@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from semel import AsyncSemel, Policy
+from semel import AsyncSemel, Policy, Semel
 from semel.core.batch.operations import ReadItems
 from semel.core.batch.values import ItemStatus
+from semel.events import Consumer, Event
 from semel.server import User
 from semel.server.actions import make_actions
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterFilter
@@ -369,15 +370,53 @@ async def test_the_api_begins_a_bulk_action_and_tells_how_far_it_is(desk: Desk, 
 def test_a_bulk_action_that_is_killed_goes_on_and_does_each_once(tmp_path: Path, where: str) -> None:
     url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 30
     fences = asyncio.run(prepare(url, items))
+    kill_and_end(url, items, where, "release")
+    asyncio.run(check(url, fences))
+
+
+def kill_and_end(url: str, items: int, where: str, action: str) -> None:
+    """Kill two processes in the middle of a bulk action, and let a third one end it."""
     command = [sys.executable, "-m", "tests.server.bulk_worker", url, "b", where]
     kills = 0
     for at in (items // 3, 1):
-        killed = run_bounded([*command, str(at)], 60)
+        killed = run_bounded([*command, str(at), action], 60)
         kills += killed.returncode == -signal.SIGKILL
     assert kills == 2
-    ended = run_bounded([*command, "0"], 100)
+    ended = run_bounded([*command, "0", action], 100)
     assert ended.stdout.split() == ["completed", str(items), "0", "0"], ended.stderr
-    asyncio.run(check(url, fences))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "done"])
+def test_a_bulk_erasure_that_is_killed_goes_on_and_erases_all(tmp_path: Path, where: str) -> None:
+    url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 12
+    with Semel(url) as semel:
+        for number in range(items):
+            semel.run(f"k{number}", lambda: "secret", operation="charge", fingerprint=None, scope="acme")
+    kill_and_end(url, items, where, "erase")
+    with Semel(url) as semel:
+        for number in range(items):
+            record = semel.read(f"k{number}", operation="charge", scope="acme")
+            assert record is not None
+            assert record.erased
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "done"])
+def test_discarding_all_letters_goes_on_after_a_kill_and_refuses_none(tmp_path: Path, where: str) -> None:
+    url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 12
+    with Semel(url) as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1)
+
+        @consumer.on("paid")
+        def book(event: Event) -> None:
+            raise OSError("no route to the ledger")
+
+        for number in range(items):
+            consumer.handle(Event(type="paid", source="/shop", id=f"e-{number}"))
+    kill_and_end(url, items, where, "discard")
+    with Semel(url) as semel:
+        assert list(Consumer(semel, "billing").dead_letters()) == []
 
 
 async def prepare(url: str, items: int) -> dict[str, int]:
