@@ -163,6 +163,7 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
         "public": _read_flag,
         "authentication": _read_flag,
         "names": _read_texts,
+        "proxies": _read_texts,
         "open_metrics": _read_flag,
         "console": _read_flag,
         "consumers": _read_texts,

@@ -24,7 +24,13 @@ ROWS: Final = {
             "test_a_search_in_a_scope_shows_no_record_of_another",
         ),
     ),
-    "S02": Row("keys are guessed", ("test_a_foreign_key_cannot_be_told_from_one_that_nobody_has",)),
+    "S02": Row(
+        "keys are guessed",
+        (
+            "test_a_foreign_key_cannot_be_told_from_one_that_nobody_has",
+            "test_a_hundred_thousand_guesses_tell_no_key_of_another_from_one_that_nobody_has",
+        ),
+    ),
     "S03": Row(
         "keys are forged",
         (
@@ -59,8 +65,10 @@ ROWS: Final = {
         "a key is changed or lost",
         (
             "test_keys_are_rotated_while_callers_replay_without_one_failure",
+            "test_a_rotation_under_load_fails_no_call_and_runs_nothing_twice",
             "test_a_lost_key_is_named_and_nothing_runs_again",
             "test_after_a_kill_the_next_run_goes_on_with_the_rest",
+            "test_a_reseal_that_is_killed_again_and_again_ends_with_everything_sealed_anew",
         ),
     ),
     "S09": Row(
@@ -202,6 +210,7 @@ ROWS: Final = {
             "test_one_too_many_for_a_key_is_409_and_the_other_is_served",
             "test_one_too_many_for_the_process_is_503_and_the_other_is_served",
             "test_one_handler_too_many_is_503_with_retry_after_and_nothing_runs",
+            "test_a_crowd_on_the_keys_of_one_tenant_does_not_keep_another_from_being_served",
         ),
     ),
     "S26": Row(

@@ -22,11 +22,12 @@ from semel.client import INTENT, Client
 from semel.core import record
 from semel.core.key import KeyRing
 from semel.core.record import COMPRESS_FROM, VERSION, Envelope, pack_outcome, unpack_outcome
-from semel.errors import KeyInvalid, RecordUnreadable
+from semel.errors import InProgress, KeyInvalid, RecordUnreadable
 from semel.http.asgi import IdempotencyMiddleware
 from semel.http.response import REPLAYED, storable_response
 from semel.stores.sqlite import SqliteStore
 from semel.stores.statement_log import LoggedStore
+from tests.effort import FULL
 
 SOURCE = Path(__file__).parents[2] / "src"
 CARD = "4111111111111111"
@@ -47,6 +48,100 @@ HOSTILE = (
     "attribute_exists(#a) OR :b",
     "'\u02bc\uff07",
 )
+
+
+async def ask_raw(app: Any, key: str, tenant: str) -> tuple[Any, ...]:
+    """What comes back for a request, without a client or a server that could make it look alike."""
+    headers = [(b"idempotency-key", f'"{key}"'.encode()), (b"x-tenant", tenant.encode())]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/charges",
+        "raw_path": b"/charges",
+        "query_string": b"",
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "server": ("shop.example", 80),
+    }
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    start = sent[0]
+    told = tuple((name, value.replace(key.encode(), b"KEY")) for name, value in sorted(start["headers"]))
+    return start["status"], told, tuple(message.get("body", b"") for message in sent[1:])
+
+
+@pytest.mark.timeout(900 if FULL else 60)
+def test_a_hundred_thousand_guesses_tell_no_key_of_another_from_one_that_nobody_has() -> None:
+    """Half of the guesses are keys of somebody else: status, headers and length are those of the other half."""
+    count = 100_000 if FULL else 200
+
+    async def application(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"location", b"/1")]})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def guess() -> tuple[set[Any], set[Any]]:
+        app = IdempotencyMiddleware(
+            application, semel=AsyncSemel("memory://"), scope=lambda request: request.headers.get("x-tenant")
+        )
+        keys = [f"{number:032x}" for number in range(count // 2)]
+        for key in keys:
+            await ask_raw(app, key, "acme")
+        foreign = {await ask_raw(app, key, "zenith") for key in keys}
+        unknown = {await ask_raw(app, f"{number:032x}", "zenith") for number in range(count, count + count // 2)}
+        return foreign, unknown
+
+    foreign, unknown = asyncio.run(guess())
+    print(f"{count} guesses")
+    assert len(foreign) == 1
+    assert foreign == unknown
+
+
+def test_a_crowd_on_the_keys_of_one_tenant_does_not_keep_another_from_being_served() -> None:
+    """Hundreds wait for what one tenant runs; who asks for another one is served meanwhile."""
+    crowd = 2_000 if FULL else 200
+
+    async def ask() -> tuple[str, int]:
+        running, may_end = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> str:
+            running.set()
+            await may_end.wait()
+            return "slow"
+
+        async def quick() -> str:
+            return "quick"
+
+        async with AsyncSemel("memory://") as semel:
+
+            def call(tenant: str, key: str, handler: Any) -> Any:
+                return semel.run(key, handler, operation="pay", fingerprint=None, scope=tenant)
+
+            first = asyncio.create_task(call("noisy", "k", slow))
+            await running.wait()
+            noisy = [asyncio.create_task(call("noisy", "k", slow)) for _ in range(crowd)]
+            await asyncio.sleep(0)
+            served = await call("quiet", "k", quick)
+            may_end.set()
+            answers = await asyncio.gather(first, *noisy, return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, InProgress)]
+        assert all(isinstance(answer, InProgress) or answer.value == "slow" for answer in answers)  # type: ignore[union-attr]
+        return served.value, len(refused)
+
+    value, refused = asyncio.run(ask())
+    print(f"{crowd} in the crowd, {refused} refused")
+    assert value == "quick"
 
 
 def test_a_foreign_key_costs_the_store_what_an_unknown_one_costs(

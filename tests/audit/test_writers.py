@@ -18,6 +18,8 @@ from tests.processes import child
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 ROOT = Path(__file__).parents[2]
 PROCESSES, EACH = (10, 100) if FULL else (2, 60)
+ENGINES = 6 if FULL else 5
+"""In each process; each contends with all the others, on a connection of its own."""
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def _append_from_processes(place: Place) -> list[int]:
     with ExitStack() as stack:
         writers = []
         for number in range(PROCESSES):
-            command = [sys.executable, "-m", "tests.audit.writer", place.url, f"w{number}", str(EACH)]
+            command = [sys.executable, "-m", "tests.audit.writer", place.url, f"w{number}", str(EACH), str(ENGINES)]
             writers.append(stack.enter_context(child(command, cwd=ROOT, stdin=PIPE, stdout=PIPE)))
         for writer in writers:
             assert writer.stdout is not None

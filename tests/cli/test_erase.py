@@ -31,6 +31,19 @@ def test_a_record_is_found_by_its_key(database: Database, call: Run) -> None:
     assert database.read("o-1").erased
 
 
+@pytest.mark.parametrize(("options", "scope"), [(("--scope", "acme"), "acme"), ((), "")])
+def test_the_chain_of_the_scope_says_that_a_subject_was_erased(
+    database: Database, call: Run, options: tuple[str, ...], scope: str
+) -> None:
+    with Semel(database.path) as semel:
+        semel.run("k", lambda: 1, operation="charge", fingerprint=None, scope="acme", about={"subject": "patient-7"})
+    named = ("--subject", "patient-7", *options, "--reason", "request 17", "--yes")
+    assert call("erase", database.url, *named).returncode == 0
+    told = [json.loads(line) for line in call("audit", "list", database.url, "--json").stdout.splitlines()]
+    assert [(one["scope"], one["phase"]) for one in told] == [(scope, "ended"), (scope, "begun")]
+    assert "patient-7" not in str(told)
+
+
 @pytest.mark.slow
 def test_the_cache_that_the_environment_names_forgets_it(database: Database, call: Run, redis_keys: Keys) -> None:
     redis_keys.empty()

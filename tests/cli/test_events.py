@@ -124,6 +124,35 @@ def test_redriven_letters_run_their_handler_once_and_are_gone(
     assert call("events", "dead", "billing", database.url).returncode == 0
 
 
+def chain_of(database: Database, call: Run) -> list[dict[str, str]]:
+    return [json.loads(line) for line in call("audit", "list", database.url, "--json").stdout.splitlines()]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "loop"])
+def test_a_redrive_is_in_the_chain_in_the_words_of_the_server(
+    database: Database, call: Run, tmp_path: Path, *, is_async: bool
+) -> None:
+    (letter,) = fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=is_async)
+    (tmp_path / "mended").touch()
+    done = call("events", "redrive", "billing:consumer", "--because", "the bank is back", "--by", "jane", "--yes")
+    assert done.returncode == 0
+    begun = chain_of(database, call)[-1]
+    told = {name: begun[name] for name in ("action", "actor", "target", "reason")}
+    target = f"letter:billing:{letter[:16]}"
+    assert told == {"action": "redrive", "actor": "jane", "target": target, "reason": "the bank is back"}
+
+
+def test_a_dry_run_of_a_redrive_only_counts(database: Database, call: Run, tmp_path: Path) -> None:
+    fail_events(database, "e-1", "e-2")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    done = call("events", "redrive", "billing:consumer", "--dry-run")
+    assert (done.returncode, done.stdout.strip()) == (0, "2 would be handed over")
+    assert not (tmp_path / "booked").exists()
+    assert chain_of(database, call) == []
+
+
 def test_one_letter_is_redriven_by_the_beginning_of_its_id(database: Database, call: Run, tmp_path: Path) -> None:
     first, _ = fail_events(database, "e-1", "e-2")
     write_module(tmp_path, database, is_async=False)

@@ -127,7 +127,8 @@ def test_a_value_that_a_worker_wrote_meanwhile_stays(path: Path) -> None:
 
         admin.sealed_rows = Lent  # type: ignore[method-assign]
         store.admin = lambda: admin  # type: ignore[method-assign]
-        reseal_store(store, Interfering(active="new", keys={"old": OLD, "new": NEW}))
+        report = reseal_store(store, Interfering(active="new", keys={"old": OLD, "new": NEW}))
+    assert (report.resealed, report.left) == (0, {"": 1}), "what stands there now is not sealed with the new key"
     with closing(sqlite3.connect(path)) as looked:
         assert looked.execute("SELECT outcome FROM semel_record").fetchall() == [(b"\x00\xff",)]
 

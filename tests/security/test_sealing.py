@@ -11,10 +11,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from semel import Semel
 from semel.batch import Batches
+from semel.client import INTENT, Client
 from semel.core.events.outbox import PeekEvents
 from semel.core.operations import Operation
 from semel.engine.engine import engine_of
@@ -179,6 +181,37 @@ def test_records_of_a_lost_key_are_listed_and_can_be_decided_about(path: Path) -
         assert semel.run("declined", lambda: "done", operation="pay", fingerprint=None).value == "done"
 
 
+def test_an_item_of_a_lost_key_does_not_hide_the_results_of_others(path: Path) -> None:
+    items = [{"id": str(number)} for number in range(2)]
+    with Semel(path, seal=RING) as semel:
+        Batches(semel).start("b-1", items, operation="bulk", item_id="id").run(lambda item: SECRET, wait=False)
+    with closing(sqlite3.connect(path)) as connection:
+        (old,) = connection.execute("SELECT data FROM semel_item WHERE id = '0'").fetchone()
+        with Semel(path, seal=BOTH) as semel:
+            reseal(semel, BOTH)
+        connection.execute("UPDATE semel_item SET data = ? WHERE id = '0'", (old,))
+        connection.commit()
+    with Semel(path, seal=ONLY_NEW) as semel:
+        assert [one.value for one in Batches(semel).get("b-1").results(type=str)] == [SECRET, SECRET]
+
+
+def test_a_result_of_a_lost_key_says_so_beside_the_others(path: Path) -> None:
+    items = [{"id": str(number)} for number in range(2)]
+    with Semel(path, seal=RING) as semel:
+        Batches(semel).start("b-1", items, operation="bulk", item_id="id").run(lambda item: SECRET, wait=False)
+    with closing(sqlite3.connect(path)) as connection:
+        old = connection.execute("SELECT digest, outcome FROM semel_record WHERE operation = 'bulk'").fetchall()
+        with Semel(path, seal=BOTH) as semel:
+            reseal(semel, BOTH)
+        connection.execute("UPDATE semel_record SET outcome = ? WHERE digest = ?", (old[0][1], old[0][0]))
+        connection.commit()
+    with Semel(path, seal=ONLY_NEW) as semel:
+        results = list(Batches(semel).get("b-1").results(type=str))
+    assert sorted(str(one.value) for one in results) == ["None", SECRET]
+    (lost,) = [one for one in results if one.error is not None]
+    assert "'old'" in lost.error.message
+
+
 def test_what_was_stored_before_is_read_and_what_comes_is_sealed(path: Path) -> None:
     runs: list[str] = []
     with Semel(path) as semel:
@@ -262,3 +295,22 @@ def test_keys_are_rotated_while_callers_replay_without_one_failure(path: Path) -
     assert sorted(runs) == sorted(keys)
     with Semel(path, seal=ONLY_NEW) as semel:
         assert pay(semel, runs=runs) == SECRET
+
+
+def test_the_journal_of_a_client_is_sealed_and_still_answers(path: Path) -> None:
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.method)
+        return httpx.Response(201, text=SECRET)
+
+    for _ in range(2):
+        with (
+            Semel(path, seal=RING) as semel,
+            Client(semel, transport=httpx.MockTransport(answer)) as client,
+        ):
+            told = client.post("https://shop.example/charges", headers={INTENT: "charge 1"})
+            assert (told.status_code, told.text) == (201, SECRET)
+    assert sent.count("POST") == 1
+    kept = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert SECRET.encode() not in kept

@@ -1,4 +1,4 @@
-"""A process that begins a bulk action, or goes on with one, and may kill itself: `URL ID WHERE AT`.
+"""A process that begins a bulk action, or goes on with one, and may kill itself: `URL ID WHERE AT ACTION`.
 
 WHERE is `before` an item or `done`, when its action is carried out and nobody has written down that the item is done;
 AT is the item of this process at which it dies, 0 for never.
@@ -10,22 +10,25 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Awaitable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from semel import AsyncSemel
 from semel.server import User
 from semel.server.actions import Actions, make_actions
-from semel.server.bulk import BulkActions, BulkRequest
+from semel.server.bulk import BulkActions, BulkRequest, LetterFilter
 
-OPERATOR = User("olga", {"operator"})
+ADMIN = User("olga", {"admin"})
+ASKED: dict[str, BulkRequest] = {
+    "release": BulkRequest(action="release", reason="the bank was down", records={"status": "in_doubt"}),
+    "erase": BulkRequest(action="erase", reason="request 17", records={"status": "completed", "operation": "charge"}),
+    "discard": BulkRequest(action="discard", reason="test data", letters=LetterFilter("billing")),
+}
 
 
-def ask(id_: str) -> BulkRequest:
-    return BulkRequest(action="release", reason="the bank was down", records={"status": "in_doubt"}, id=id_)
-
-
-async def main(url: str, id_: str, where: str, at: int) -> None:
+async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
     passed = 0
 
     def meet(place: str) -> None:
@@ -37,7 +40,16 @@ async def main(url: str, id_: str, where: str, at: int) -> None:
 
     class Dying(Actions):
         async def release(self, *args: Any, **named: Any) -> Any:
-            done = await super().release(*args, **named)
+            return await self._die_after(super().release(*args, **named))
+
+        async def erase(self, *args: Any, **named: Any) -> Any:
+            return await self._die_after(super().erase(*args, **named))
+
+        async def discard(self, *args: Any, **named: Any) -> Any:
+            return await self._die_after(super().discard(*args, **named))
+
+        async def _die_after(self, work: Awaitable[Any]) -> Any:
+            done = await work
             meet("done")
             return done
 
@@ -46,10 +58,10 @@ async def main(url: str, id_: str, where: str, at: int) -> None:
         bulk = BulkActions(
             Dying(semel, made.audit), lease_for=timedelta(seconds=1), before_item=lambda _: meet("before")
         )
-        await bulk.start(OPERATOR, ask(id_))
+        await bulk.start(ADMIN, replace(ASKED[action], id=id_))
         status = await bulk.run("", id_)
         print(status.state, status.completed, status.skipped, status.failed, flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
 
 from semel import DidNotHappen, Happened
+from semel.core.erasure.port import conceal_subject
+from semel.core.fingerprint import Secrets
 from semel.server import User
 from semel.server.actions import Actions
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly
@@ -111,6 +114,18 @@ async def test_the_chain_does_not_name_a_person_who_was_erased(desk: Desk) -> No
     await desk.actions.erase_subject(ERASER, "patient-7", reason=WHY)
     assert await desk.outcomes() == ["begun", "done"]
     assert "patient-7" not in str(await desk.entries())
+
+
+async def test_a_person_who_was_erased_is_named_by_a_digest_that_nobody_can_try_out(desk: Desk) -> None:
+    """A plain digest of "patient-7" is found by trying numbers."""
+    await keep_about(desk, "patient-7")
+    await desk.actions.erase_subject(ERASER, "patient-7", reason=WHY)
+    assert {entry.target for entry in await desk.entries()} == {"a subject"}
+    secret = Secrets(b"s" * 32)
+    assert conceal_subject("patient-7", secret) == conceal_subject("patient-7", secret)
+    assert conceal_subject("patient-7", secret) != conceal_subject("patient-8", secret)
+    assert conceal_subject("patient-7", secret) != conceal_subject("patient-7", Secrets(b"t" * 32))
+    assert hashlib.sha256(b"patient-7").hexdigest()[:16] not in conceal_subject("patient-7", secret)
 
 
 async def test_a_dry_run_of_erasing_a_subject_erases_nothing(desk: Desk) -> None:

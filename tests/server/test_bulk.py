@@ -9,17 +9,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from semel import AsyncSemel, Policy
+from semel import AsyncSemel, Policy, Semel
+from semel.core.batch.operations import ReadItems
+from semel.core.batch.values import ItemStatus
+from semel.events import Consumer, Event
 from semel.server import User
 from semel.server.actions import make_actions
-from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
+from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterFilter
+from semel.server.console.app import make_console
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible
 from semel.testing import Crash
 from tests.effort import FULL
 from tests.processes import run_bounded
 from tests.server.desk import ADMIN, ERASER, OPERATOR, VIEWER, WHY, Desk, Site
+from tests.server.test_attention import put_letter
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +102,9 @@ async def test_the_same_id_is_the_same_bulk_action(desk: Desk) -> None:
         {"reason": ""},
         {"rate": 0},
         {"rate": -1},
+        {"rate": float("inf")},
+        {"rate": float("nan")},
+        {"rate": 1e12},
         {"error": "x"},
         {"action": "fail"},
         {"action": "resolve"},
@@ -167,14 +176,180 @@ async def test_the_runner_goes_on_with_what_was_left(desk: Desk) -> None:
 
 
 async def test_a_paused_one_goes_on_when_it_is_resumed(desk: Desk) -> None:
+    for number in range(3):
+        await desk.in_doubt(f"k{number}")
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    paused = await bulk.change(OPERATOR, "", "b", "pause", reason=WHY)
+    assert (paused.state, paused.reason) == ("paused", WHY)
+    await bulk.run("", "b")
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 0
+    assert await desk.actions.count(OPERATOR, status="in_doubt") == 3
+    assert await BulkRunner(bulk).resume() == 0, "nobody goes on with it by themselves"
+    await bulk.change(OPERATOR, "", "b", "resume", reason=WHY)
+    await bulk.run("", "b")
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 3
+    begun = [entry for entry in await desk.entries() if entry.phase == "begun" and entry.target == "bulk:b"]
+    assert [entry.detail["what"] for entry in begun] == ["pause", "resume"]
+
+
+async def test_a_cancelled_one_leaves_the_rest_alone(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    await bulk.change(OPERATOR, "", "b", "cancel", reason=WHY)
+    await bulk.run("", "b")
+    assert (await bulk.progress(OPERATOR, "", "b")).status.state == "cancelled"
+    assert (await desk.read("doubt")).status == "in_doubt"
+
+
+async def test_what_is_over_cannot_be_paused(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    await bulk.run("", "b")
+    with pytest.raises(Invalid, match="completed"):
+        await bulk.change(OPERATOR, "", "b", "pause", reason=WHY)
+
+
+async def test_to_pause_one_needs_the_permission_of_its_action(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    for user in (VIEWER, ERASER):
+        with pytest.raises(Forbidden):
+            await bulk.change(user, "", "b", "pause", reason=WHY)
+    assert (await bulk.progress(OPERATOR, "", "b")).status.state == "pending"
+
+
+class Counting:
+    """Counts how many items a store was asked for."""
+
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[ReadItems] = []
+        perform = desk.actions.perform
+
+        async def note(flow: Any) -> Any:
+            return await perform(self._watch(flow))
+
+        monkeypatch.setattr(desk.actions, "perform", note)
+
+    def _watch(self, flow: Any) -> Any:
+        answer: Any = None
+        while True:
+            try:
+                operation = flow.send(answer)
+            except StopIteration as ended:
+                return ended.value
+            if isinstance(operation, ReadItems):
+                self.asked.append(operation)
+            answer = yield operation
+
+
+async def test_refusals_are_read_by_how_items_ended_and_page_by_page(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        await desk.in_doubt(f"k{number}")
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    taken = [(await desk.read(f"k{number}")).reference for number in (1, 3, 5)]
+    for reference in taken:
+        await desk.actions.cancel(OPERATOR, reference, reason="somebody was faster")
+    await bulk.run("", "b")
+    counting = Counting(desk, monkeypatch)
+    first = await bulk.refusals(OPERATOR, "", "b", limit=2)
+    rest = await bulk.refusals(OPERATOR, "", "b", after=first[-1].position, limit=2)
+    assert sorted(one.id for one in (*first, *rest)) == sorted(taken)
+    assert (len(first), len(rest)) == (2, 1)
+    assert [(one.status, one.limit) for one in counting.asked] == [(int(ItemStatus.SKIPPED), 2)] * 2
+    assert counting.asked[1].first == first[-1].position + 1
+
+
+async def test_nothing_is_read_where_nothing_was_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    await bulk.run("", "b")
+    counting = Counting(desk, monkeypatch)
+    assert await bulk.refusals(OPERATOR, "", "b") == ()
+    assert counting.asked == []
+
+
+async def test_letters_of_one_of_several_scopes_are_discarded_and_no_others(desk: Desk) -> None:
+    for scope in ("acme", "globex", ""):
+        await put_letter(desk, "billing", scope, record=scope.ljust(32).encode())
+    bulk, anna = BulkActions(desk.actions), User("anna", {"operator"}, scopes={"acme", "globex"})
+
+    def discard(scope: str | None) -> BulkRequest:
+        return BulkRequest(action="discard", reason=WHY, letters=LetterFilter("billing", scope=scope), id="b")
+
+    with pytest.raises(Invalid, match="Name it in the filter"):
+        await bulk.start(anna, discard(None))
+    with pytest.raises(NotFound):
+        await bulk.start(anna, discard("initech"))
+    started = await bulk.start(anna, discard("acme"))
+    assert (started.scope, started.status.total) == ("acme", 1)
+    await bulk.run("acme", "b")
+    left = (await desk.actions.letters(ADMIN, "billing")).letters
+    assert sorted(letter.scope for letter in left) == ["", "globex"]
+
+
+async def test_letters_of_the_shared_scope_are_those_alone(desk: Desk) -> None:
+    for scope in ("acme", ""):
+        await put_letter(desk, "billing", scope, record=scope.ljust(32).encode())
+    asked = BulkRequest(action="discard", reason=WHY, letters=LetterFilter("billing", scope=""), id="b")
+    assert (await BulkActions(desk.actions).preview(OPERATOR, asked)).matching == 1
+
+
+async def test_a_mounted_server_goes_on_with_what_a_dead_process_left(desk: Desk, site: Site) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release())
+    await site.get("/me")
+    await site.app.state.api.runner.join()
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 1
+
+
+async def test_a_mounted_console_goes_on_with_what_a_dead_process_left(desk: Desk) -> None:
     await desk.in_doubt()
     bulk = BulkActions(desk.actions)
     await bulk.start(OPERATOR, release())
     runner = BulkRunner(bulk)
+    app = make_console(desk.actions, bulk, runner, user=lambda request: OPERATOR)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as client:
+        assert (await client.get("/")).status_code == 200
+    await runner.join()
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 1
+
+
+async def test_what_was_left_is_looked_for_once_in_a_minute(desk: Desk) -> None:
+    now = [0.0]
+    looked: list[str] = []
+
+    class Watched(BulkActions):
+        async def unfinished(self) -> tuple[tuple[str, str], ...]:
+            looked.append("looked")
+            return ()
+
+    runner = BulkRunner(Watched(desk.actions), monotonic=lambda: now[0])
+    for at in (0.0, 30.0, 59.0, 60.0):
+        now[0] = at
+        runner.look_for_left()
+        await runner.join()
+    assert len(looked) == 2
+
+
+async def test_an_error_that_nobody_expects_is_logged_by_its_kind(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    class Breaking(BulkActions):
+        async def run(self, scope: str, id_: str) -> Any:
+            raise ZeroDivisionError("patient-7")
+
+    runner = BulkRunner(Breaking(desk.actions))
     runner.begin("", "b")
     await runner.join()
-    with pytest.raises(Invalid, match="completed"):
-        await bulk.change(OPERATOR, "", "b", "pause", reason=WHY)
+    assert "ZeroDivisionError" in caplog.text
+    assert "patient-7" not in caplog.text
 
 
 async def test_the_api_begins_a_bulk_action_and_tells_how_far_it_is(desk: Desk, site: Site) -> None:
@@ -195,15 +370,53 @@ async def test_the_api_begins_a_bulk_action_and_tells_how_far_it_is(desk: Desk, 
 def test_a_bulk_action_that_is_killed_goes_on_and_does_each_once(tmp_path: Path, where: str) -> None:
     url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 30
     fences = asyncio.run(prepare(url, items))
+    kill_and_end(url, items, where, "release")
+    asyncio.run(check(url, fences))
+
+
+def kill_and_end(url: str, items: int, where: str, action: str) -> None:
+    """Kill two processes in the middle of a bulk action, and let a third one end it."""
     command = [sys.executable, "-m", "tests.server.bulk_worker", url, "b", where]
     kills = 0
     for at in (items // 3, 1):
-        killed = run_bounded([*command, str(at)], 60)
+        killed = run_bounded([*command, str(at), action], 60)
         kills += killed.returncode == -signal.SIGKILL
     assert kills == 2
-    ended = run_bounded([*command, "0"], 100)
+    ended = run_bounded([*command, "0", action], 100)
     assert ended.stdout.split() == ["completed", str(items), "0", "0"], ended.stderr
-    asyncio.run(check(url, fences))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "done"])
+def test_a_bulk_erasure_that_is_killed_goes_on_and_erases_all(tmp_path: Path, where: str) -> None:
+    url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 12
+    with Semel(url) as semel:
+        for number in range(items):
+            semel.run(f"k{number}", lambda: "secret", operation="charge", fingerprint=None, scope="acme")
+    kill_and_end(url, items, where, "erase")
+    with Semel(url) as semel:
+        for number in range(items):
+            record = semel.read(f"k{number}", operation="charge", scope="acme")
+            assert record is not None
+            assert record.erased
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "done"])
+def test_discarding_all_letters_goes_on_after_a_kill_and_refuses_none(tmp_path: Path, where: str) -> None:
+    url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 12
+    with Semel(url) as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1)
+
+        @consumer.on("paid")
+        def book(event: Event) -> None:
+            raise OSError("no route to the ledger")
+
+        for number in range(items):
+            consumer.handle(Event(type="paid", source="/shop", id=f"e-{number}"))
+    kill_and_end(url, items, where, "discard")
+    with Semel(url) as semel:
+        assert list(Consumer(semel, "billing").dead_letters()) == []
 
 
 async def prepare(url: str, items: int) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from semel.server import Permission, Role, User
 from semel.server.access import PERMISSIONS
 from semel.server.api.endpoints import ENDPOINTS, Endpoint
+from semel.server.bulk import BulkAction, BulkActions, BulkRequest
 from tests.server.desk import WHY, Desk, Site
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +65,19 @@ async def test_a_role_may_exactly_what_its_permissions_say(
     may = endpoint.permission is None or endpoint.permission in PERMISSIONS[role]
     assert (status == 403) is not may, status
     assert status in ((200, 201, 202, 404, 409) if may else (403,)), status
+
+
+@pytest.mark.parametrize("action", ["release", "erase"])
+@pytest.mark.parametrize("role", Role)
+async def test_a_bulk_action_is_changed_by_those_who_may_begin_it(
+    desk: Desk, site: Site, people: dict[str, User], role: Role, action: str
+) -> None:
+    await desk.in_doubt()
+    asked = BulkRequest(action=cast("BulkAction", action), reason=WHY, records={"status": "in_doubt"}, id="bulk-1")
+    await BulkActions(desk.actions).start(User("adam", {"admin"}), asked)
+    people["somebody"] = User("somebody", {role})
+    answer = await site.post("/bulk/bulk-1/change", {"reason": WHY, "what": "pause"}, "somebody")
+    assert answer.status_code == (200 if Permission(action) in PERMISSIONS[role] else 403)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)

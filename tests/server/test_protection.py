@@ -33,6 +33,7 @@ async def test_every_answer_has_the_headers(site: Site, path: str) -> None:
         {"origin": "null"},
         {"origin": "http://semel.test.evil.test"},
         {"origin": "http://semel.test:8080"},
+        {"origin": "http://["},
     ],
     ids=str,
 )
@@ -71,6 +72,13 @@ async def test_other_hosts_are_not_answered(desk: Desk) -> None:
     assert (await client.get("/api/v1/me", headers={"host": "evil.test"})).status_code == 421
 
 
+@pytest.mark.parametrize("host", ["[", "[::1", "localhost:x:y]", ""])
+async def test_what_is_no_host_is_not_answered(desk: Desk, host: str) -> None:
+    app = make_app(desk.semel, anybody=True, hosts={"localhost"})
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost:8000")
+    assert (await client.get("/api/v1/me", headers={"host": host})).status_code == 421
+
+
 async def test_unknown_secrets_are_soon_refused_and_good_ones_are_not(desk: Desk) -> None:
     tokens = Tokens(desk.semel)
     made = await tokens.create("robot", roles=["viewer"], scopes=None, expires_in=timedelta(days=1), by="test")
@@ -83,6 +91,31 @@ async def test_unknown_secrets_are_soon_refused_and_good_ones_are_not(desk: Desk
     ]
     assert statuses == [401] * 10 + [429] * 2
     assert (await client.get("/api/v1/me", headers=good)).status_code == 200
+
+
+async def test_a_tab_whose_token_has_expired_shuts_nobody_out(desk: Desk) -> None:
+    tokens = Tokens(desk.semel)
+    made = await tokens.create("olga", roles=["viewer"], scopes=None, expires_in=timedelta(days=1), by="test")
+    app = make_app(desk.semel, tokens=tokens)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://semel.test")
+    origin = {"origin": "http://semel.test"}
+    assert (await client.post("/sign-in", data={"token": made.secret}, headers=origin)).status_code == 303
+    await tokens.revoke("olga", by="test")
+    assert [(await client.get("/api/v1/me")).status_code for _ in range(30)] == [401] * 30
+    other = await tokens.create("fred", roles=["viewer"], scopes=None, expires_in=timedelta(days=1), by="test")
+    answer = await client.get("/api/v1/me", headers={"authorization": f"Bearer {other.secret}"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(("site", "is_secure"), [("http://semel.test", False), ("https://semel.test", True)])
+async def test_a_session_behind_tls_is_never_sent_without_it(desk: Desk, site: str, is_secure: bool) -> None:
+    """Behind a proxy the server itself is asked without TLS: the browser says which it speaks."""
+    tokens = Tokens(desk.semel)
+    made = await tokens.create("olga", roles=["viewer"], scopes=None, expires_in=timedelta(days=1), by="test")
+    app = make_app(desk.semel, tokens=tokens)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://semel.test")
+    answer = await client.post("/sign-in", data={"token": made.secret}, headers={"origin": site})
+    assert ("secure" in answer.headers["set-cookie"].lower()) is is_secure
 
 
 def test_misses_are_forgotten_after_a_minute() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,15 +13,20 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from semel import AsyncSemel
+from semel import AsyncSemel, Semel
 from semel.cli import main
-from semel.cli.commands.serve import make_relay
+from semel.cli.commands.serve import count_calls, make_relay
+from semel.core.observer import Logging
+from semel.engine.engine import engine_of
 from semel.errors import UsageError
+from semel.server.engines import run_sweep
 from semel.server.process import make_first_token, make_server_app
 from semel.server.settings import ServerSettings
 from semel.server.tokens import Tokens
 from semel.settings import read_settings
 from semel.stores.memory import MemoryStore
+from semel.telemetry import Observers
+from semel.telemetry.prometheus import PrometheusObserver
 from tests.server.desk import Desk
 from tests.server.test_process import write_settings
 
@@ -152,6 +158,45 @@ def test_an_application_brings_its_hooks_and_consumers(
     assert list(actions.consumers) == ["billing"]
     assert (config.host, config.port) == ("127.0.0.1", 8790)
     assert f"{name}.charge" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [("Semel", "def"), ("AsyncSemel", "async def")], ids=lambda kind: kind[0])
+def test_sweeps_with_an_application_are_in_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: list[uvicorn.Config], kind: tuple[str, str]
+) -> None:
+    """Else the alert for sweeps that are overdue goes off while it sweeps."""
+    write_settings(tmp_path)
+    name = f"swept_{kind[0].lower()}"
+    url = f"sqlite:///{tmp_path}/semel.db"
+    (tmp_path / f"{name}.py").write_text(PROGRAM.format(kind=kind[0], define=kind[1], url=url))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEMEL_SERVER__OPEN_METRICS", "true")
+    assert main(["--settings", "semel.toml", "serve", "--app", f"{name}:semel"]) == 0
+    app: Any = served[-1].app
+
+    async def sweep_and_look() -> str:
+        await run_sweep(app.state.api.actions.given, None)
+        return (await client_of(app).get("/metrics")).text
+
+    text = asyncio.run(sweep_and_look())
+    assert "semel_sweeps_total 1.0" in text
+    assert "semel_last_sweep_timestamp_seconds 1" in text
+
+
+def test_an_application_that_counts_is_counted_once() -> None:
+    counting = PrometheusObserver()
+    engine = engine_of(Semel(MemoryStore(), observer=Observers(Logging(), counting)))
+    assert count_calls(engine) is counting.registry
+    assert isinstance(engine.observer, Observers)
+
+
+def test_a_proxy_is_believed_about_those_it_stands_for_where_it_is_named(
+    tmp_path: Path, served: list[uvicorn.Config]
+) -> None:
+    assert main(["serve", str(write_settings(tmp_path))]) == 0
+    assert not served[-1].proxy_headers
+    assert main(["serve", str(write_settings(tmp_path, "[server]", 'proxies = ["127.0.0.1"]'))]) == 0
+    assert (served[-1].proxy_headers, served[-1].forwarded_allow_ips) == (True, ["127.0.0.1"])
 
 
 def test_without_an_application_it_says_that_no_hook_is_known(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from semel.core.flow import Flow, ask
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
 from semel.events import Consumer, Event, Outbox
+from semel.server.engines import as_async
 
 ANN = "patient-7"
 
@@ -187,3 +189,39 @@ def test_an_unfinished_request_of_a_journal_is_refused_and_keeps_its_place_and_s
         (pending,) = client.pending()
     assert (pending.place, pending.subject) == ("POST https://clinic.example/patients", ANN)
     assert (SUBJECT, ANN) in pending.headers
+
+
+class Uploads:
+    """Something of an application that keeps personal data."""
+
+    def __init__(self) -> None:
+        self.kept = {ANN: "x-ray", "patient-8": "scan"}
+
+    def erase_subject(self, asked: SubjectErasure, tally: ErasureTally) -> Flow[None]:
+        if asked.subject in self.kept:
+            tally.add_erased("uploads")
+            if not asked.dry_run:
+                del self.kept[asked.subject]
+        return
+        yield  # a flow that asks its store nothing
+
+
+def test_what_an_application_registers_is_erased_too(semel: Semel) -> None:
+    uploads = Uploads()
+    semel.register_erasable(uploads)
+    assert semel.erase_subject(ANN, reason="request 17", dry_run=True).erased == {"uploads": 1}
+    assert ANN in uploads.kept
+    assert semel.erase_subject(ANN, reason="request 17").erased == {"uploads": 1}
+    assert list(uploads.kept) == ["patient-8"]
+
+
+def test_the_server_of_an_engine_for_threads_erases_what_was_registered_there(semel: Semel) -> None:
+    uploads = Uploads()
+    known = as_async(semel)
+    semel.register_erasable(uploads)
+    assert asyncio.run(known.erase_subject(ANN, reason="request 17")).erased == {"uploads": 1}
+
+
+def test_what_cannot_erase_is_not_registered(semel: Semel) -> None:
+    with pytest.raises(UsageError, match="has no erase_subject"):
+        semel.register_erasable(object())  # type: ignore[arg-type]

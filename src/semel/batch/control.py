@@ -27,8 +27,8 @@ from semel.core.erasure.stored import ITEMS, ErasableItems
 from semel.core.fingerprint import Digest, Fingerprints
 from semel.core.flow import Flow, ask
 from semel.core.operations import Reopen, Reopened, Resolve, Resolved
-from semel.core.record import Failure, Note, Status, StoredRecord
-from semel.errors import RecordNotFound, ResultNotKept, UsageError
+from semel.core.record import UNREADABLE, Failure, Note, Status, StoredRecord
+from semel.errors import RecordNotFound, RecordUnreadable, ResultNotKept, UsageError
 
 PAGE_OF_RESULTS: Final = 500
 PAGE_OF_BATCHES: Final = 100
@@ -121,7 +121,7 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     """Open the records first: whoever is cut off finds the rows as they were, and does it again."""
     status = ItemStatus.FAILED if asked.which == "failed" else ItemStatus.IN_DOUBT
     first = page.page * batch.page
-    items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status)))).items
+    items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status), only_ends=True))).items
     records = yield from _records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
@@ -177,7 +177,7 @@ def results_page(
     batch: StoredBatch, first: int, status: int | None
 ) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """Items from a position on, with their records: of as many positions as make a page."""
-    items = (yield from ask(ReadItems(batch.number, first, first + PAGE_OF_RESULTS, status))).items
+    items = (yield from ask(ReadItems(batch.number, first, first + PAGE_OF_RESULTS, status, only_ends=True))).items
     with_records = [item for item in items if item.outcome is None and item.status != ItemStatus.PENDING]
     records = yield from _records_of(batch, with_records)
     known = dict(zip([item.position for item in with_records], records, strict=True))
@@ -187,14 +187,15 @@ def results_page(
 def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape) -> ItemResult[Any]:
     """What became of an item."""
     outcome = item.outcome if record is None else record.outcome
-    value = None
+    value, error = None, None if record is None else record.error
     if item.status == ItemStatus.COMPLETED and outcome is not None and not item.is_erased:
         try:
             value = codec.decode(outcome, shape)
         except ResultNotKept:
             value = None  # too large, or erased: the record says so
+        except RecordUnreadable as problem:
+            error = Failure(UNREADABLE, str(problem))  # the others are told all the same
     attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)
-    error = None if record is None else record.error
     if item.status == ItemStatus.FAILED and record is not None and record.status in _NOT_OWN:
         error, attempts = _KEY_REUSED, 0
     return ItemResult(item.id, item.position, STATUS_NAMES[item.status], value, error, attempts)
@@ -209,13 +210,22 @@ def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, St
         pages = (yield from ask(FindPages(batch.number, "failed", after, _PAGES))).pages
         for page in pages:
             first = page.page * batch.page
-            items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(ItemStatus.FAILED)))).items
+            asked = ReadItems(batch.number, first, first + batch.page, int(ItemStatus.FAILED), only_ends=True)
+            items = (yield from ask(asked)).items
             found += zip(items, (yield from _records_of(batch, items)), strict=True)
             if len(found) >= most:
                 return found[:most]
         if len(pages) < _PAGES:
             return found
         after = pages[-1].page
+
+
+def items_that_ended(
+    batch: StoredBatch, status: ItemStatus, first: int, most: int
+) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
+    """At most so many items that ended in one way, from a position on, with their records."""
+    items = (yield from ask(ReadItems(batch.number, first, batch.total, int(status), most, only_ends=True))).items
+    return list(zip(items, (yield from _records_of(batch, items)), strict=True))
 
 
 def erase_subject(scope: str, subject: str, reason: str) -> Flow[ErasureReport]:

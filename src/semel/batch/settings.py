@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from math import inf
 from typing import Any, Final, Literal, TypedDict
 
 from msgspec.structs import replace
@@ -23,7 +22,13 @@ from semel.validation import Duration
 
 Commit = Literal["item", "page"]
 MOST: Final = 100_000
+MOST_RATE: Final = 1_000_000
 _LONG: Final = timedelta(days=30)
+
+
+def is_rate(given: object) -> bool:
+    """Whether it is a number of items in a second: positive, and not without end."""
+    return isinstance(given, int | float) and not isinstance(given, bool) and 0 < given <= MOST_RATE
 
 
 class ItemPolicyFields(TypedDict, total=False):
@@ -151,9 +156,10 @@ def make_settings(
             raise UsageError(f"{name} is a whole number from 1 to {MOST}, not {value!r}; nothing ran.")
     if commit not in ("item", "page"):
         raise UsageError(f'commit is "item" or "page", not {commit!r}; nothing ran.')
-    is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
-    if rate is not None and not (is_number and 0 < rate < inf):
-        raise UsageError(f"rate is a positive number of items in a second, not {rate!r}; nothing ran.")
+    if rate is not None and not is_rate(rate):
+        raise UsageError(
+            f"rate is a positive number of items in a second, at most {MOST_RATE:,}, not {rate!r}; nothing ran."
+        )
     most_failed(max_failed, 0)
     if commit == "page":
         _check_page_commit(handler, transaction)

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from semel.api import Semel, keyring_of, open_store
+from semel.api import AsyncSemel, Semel, keyring_of, open_store
 from semel.cli.exit_codes import not_found_error, usage_error
+from semel.core.observer import Observer
 from semel.core.store import Store, path_of
 from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import engine_of
@@ -174,11 +175,21 @@ def _read_only_settings(place: str) -> dict[str, Any]:
 def open_engine(url: str | None) -> Semel:
     """An engine on the store at a URL or path, behind the cache that is named: erasing has to reach it.
 
-    What is sealed is opened with the keys of the settings file.
+    What is sealed is opened with the keys of the settings file, and what is written is sealed with them.
     """
+    return Semel(store_at(url), **_tiers_of(url))
+
+
+def open_async_engine(url: str | None, *, observer: Observer | None = None) -> AsyncSemel:
+    """The same for what awaits."""
+    return AsyncSemel(store_at(url), observer=observer, **_tiers_of(url))
+
+
+def _tiers_of(url: str | None) -> dict[str, Any]:
+    """The cache in front of a store, and the keys that seal what is in it, as settings or the environment say."""
     settings = chosen_settings(url)
     cache = os.environ.get(CACHE_VARIABLE) if settings is None else settings.cache
-    return Semel(store_at(url), cache=cache or None, seal=None if settings is None else keyring_of(settings))
+    return {"cache": cache or None, "seal": None if settings is None else keyring_of(settings)}
 
 
 def app_option(purpose: str) -> Any:

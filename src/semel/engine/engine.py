@@ -136,8 +136,7 @@ class EngineBase:
         self._operations: DeclaredOperations | None = None
         self._declared: dict[str, tuple[Policy, Policy]] = {}
         self.clock: Clock = clock or SystemClock()
-        self.observer: Observer = observer or Logging()
-        self.tracer = tracer_of(self.observer)
+        self.observe_with(observer or Logging())
         self.new_nonce = new_nonce or nonces_of(process_name())
         self._worker = this_worker if new_nonce is None else None
         if new_nonce is None:
@@ -154,7 +153,12 @@ class EngineBase:
         self.secrets = Secrets(fingerprint_secret)
         self.fingerprints = Fingerprints(self.secrets)
         self.shapes = ShapeCache()
-        self.reports = CallReports(self.observer)
+
+    def observe_with(self, observer: Observer) -> None:
+        """Tell this observer what happens from now on."""
+        self.observer: Observer = observer
+        self.tracer = tracer_of(observer)
+        self.reports = CallReports(observer)
 
     def _draw_anew(self) -> None:
         """A forked process has a name of its own."""

@@ -8,7 +8,7 @@ from typing import Any
 from semel.core.sealing.values import Sealer
 from semel.engine.engine import engine_of
 from semel.stores.sealing.resealing import ResealReport, reseal_store
-from semel.stores.wrapper import StoreWrapper
+from semel.stores.wrapper import innermost_store
 
 
 def reseal(
@@ -32,7 +32,5 @@ def reseal(
         UsageError: its store cannot be sealed again in place.
         StoreUnavailable: the store did not answer; what was sealed again stays so.
     """
-    store = engine_of(semel).store
-    while isinstance(store, StoreWrapper):
-        store = store.behind
+    store = innermost_store(engine_of(semel).store)
     return reseal_store(store, keyring, page=page, dry_run=dry_run, progress=progress)

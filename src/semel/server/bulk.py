@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal, get_args
@@ -23,9 +25,11 @@ import msgspec
 from semel.api import AsyncSemel
 from semel.batch import Batches, BatchStatus, Skip
 from semel.batch.batches import Batch
-from semel.batch.control import list_page
+from semel.batch.control import items_that_ended, list_page, read_batch, result_of
 from semel.batch.items import Item, ItemResult
-from semel.core.batch.values import StoredBatch
+from semel.batch.settings import MOST_RATE, is_rate
+from semel.core import codec
+from semel.core.batch.values import ItemStatus, StoredBatch
 from semel.core.key import SHARED, make_key
 from semel.core.record import Record, Status
 from semel.core.store import Capability
@@ -46,6 +50,10 @@ LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
 _CONCURRENCY: Final = 8
 _ATTEMPTS: Final = 5
+_LOOK_EVERY: Final = 60.0
+_LOOKING: Final = ("", "")
+"""Stands among the tasks for the look at what was left; no bulk action has an empty id."""
+_ANY_VALUE: Final = codec.shape_of(codec.NO_ANNOTATION)
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOG: Final = logging.getLogger("semel.server")
 
@@ -60,12 +68,13 @@ class _NoAnswer(Exception):
 
 
 class LetterFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which dead letters; what is None does not restrict."""
+    """Which dead letters; what is None does not restrict. `scope` empty: the shared one."""
 
     consumer: str
     reason: str | None = None
     type: str | None = None
     subject: str | None = None
+    scope: str | None = None
 
 
 class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -279,16 +288,24 @@ class BulkActions:
     async def refusals(
         self, user: User, scope: str, id_: str, *, after: int | None = None, limit: int = 100
     ) -> tuple[ItemResult[Any], ...]:
-        """Items that were refused or failed, each with why, in the order of the input."""
-        await self.progress(user, scope, id_)
-        batch = await Batches(self._actions.semel, scope or SHARED).get(id_)
+        """Items that were refused or failed, each with why, in the order of the input.
+
+        They are asked for by how they ended: how many were carried out before them does not matter.
+        """
+        counts = (await self.progress(user, scope, id_)).status
+        stored = (await self._actions.perform(read_batch(scope, id_))).known
+        first = 0 if after is None else after + 1
         found: list[ItemResult[Any]] = []
-        async for result in batch.results(after=after):
-            if result.status in ("skipped", "failed", "in_doubt"):
-                found.append(result)
-                if len(found) == limit:
-                    break
-        return tuple(found)
+        for status, number in (
+            (ItemStatus.SKIPPED, counts.skipped),
+            (ItemStatus.FAILED, counts.failed),
+            (ItemStatus.IN_DOUBT, counts.in_doubt),
+        ):
+            if number:
+                ended = await self._actions.perform(items_that_ended(stored, status, first, limit))
+                found += [result_of(item, record, _ANY_VALUE) for item, record in ended]
+        found.sort(key=lambda result: result.position)
+        return tuple(found[:limit])
 
     async def change(
         self, user: User, scope: str, id_: str, what: Literal["pause", "resume", "cancel"], *, reason: str
@@ -328,8 +345,11 @@ class BulkActions:
         if is_about_letters is (asked.letters is None) or is_about_letters is (asked.records is not None):
             what = "letters" if is_about_letters else "records"
             raise Invalid(f"{asked.action} needs a filter of {what}, and no other; nothing was done.", because="filter")
-        if asked.rate is not None and not asked.rate > 0:
-            raise Invalid("A rate is a positive number of items in a second; nothing was done.", because="rate")
+        if asked.rate is not None and not is_rate(asked.rate):
+            raise Invalid(
+                f"A rate is a positive number of items in a second, at most {MOST_RATE:,}; nothing was done.",
+                because="rate",
+            )
         if (asked.action == "fail") is not bool(asked.error.strip()):
             raise Invalid("fail, and nothing else, needs an error that duplicates are told.", because="error")
         if asked.letters is not None and asked.action == "redrive":
@@ -337,7 +357,11 @@ class BulkActions:
 
     def _scope(self, user: User, asked: BulkRequest) -> str:
         """The scope that a bulk action belongs to; empty: to all of them, or to the shared one."""
-        given = None if asked.records is None else asked.records.get("scope")
+        given: object = None
+        if asked.letters is not None:
+            given = asked.letters.scope
+        elif asked.records is not None:
+            given = asked.records.get("scope")
         if given is None and user.scopes is None:
             return ""
         if given is SHARED or isinstance(given, str):
@@ -372,7 +396,7 @@ class BulkActions:
                 reason=wanted.reason,
                 type=wanted.type,
                 subject=wanted.subject,
-                scope=scope or None,
+                scope=wanted.scope if wanted.scope is not None else (scope or None),
                 cursor=cursor,
                 limit=PAGE,
             )
@@ -459,10 +483,17 @@ class BulkActions:
 
 
 class BulkRunner:
-    """Carries out bulk actions in the background, each in a task of its own, and those that a dead process left."""
+    """Carries out bulk actions in the background, each in a task of its own, and those that a dead process left.
 
-    def __init__(self, bulk: BulkActions) -> None:
+    Args:
+        bulk: what is carried out.
+        monotonic: seconds that only grow.
+    """
+
+    def __init__(self, bulk: BulkActions, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._bulk = bulk
+        self._monotonic = monotonic
+        self._look_from = -math.inf
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def begin(self, scope: str, id_: str) -> None:
@@ -479,6 +510,17 @@ class BulkRunner:
             self.begin(scope, id_)
         return len(unfinished)
 
+    def look_for_left(self) -> None:
+        """Go on in the background with what a dead process left, unless that was looked for a moment ago.
+
+        A server that is mounted has nothing that runs by itself: whoever asks it for something makes it look.
+        """
+        now = self._monotonic()
+        if now >= self._look_from and _LOOKING not in self._tasks:
+            self._look_from = now + _LOOK_EVERY
+            task = self._tasks[_LOOKING] = asyncio.create_task(self._look())
+            task.add_done_callback(lambda _: self._tasks.pop(_LOOKING, None))
+
     async def join(self) -> None:
         """Wait until everything that is under way has ended."""
         while self._tasks:
@@ -491,11 +533,19 @@ class BulkRunner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _look(self) -> None:
+        await self._try("looking for bulk actions", self.resume())
+
     async def _run(self, scope: str, id_: str) -> None:
+        await self._try("a bulk action", self._bulk.run(scope, id_))
+
+    async def _try(self, what: str, work: Awaitable[object]) -> None:
         try:
-            await self._bulk.run(scope, id_)
+            await work
         except SemelError as error:
-            _LOG.warning("a bulk action stopped and is tried again later: %s", error.code)
+            _LOG.warning("%s stopped and is tried again later: %s", what, error.code)
+        except Exception as error:  # noqa: BLE001 - what it says may be personal, and nobody awaits this task
+            _LOG.error("%s ended with %s and is tried again later", what, type(error).__qualname__)
 
 
 _ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {

@@ -21,7 +21,10 @@ def as_async(semel: Semel | AsyncSemel) -> AsyncSemel:
         return semel
     engine = engine_of(semel)
     made = AsyncSemel(engine.store, policy=engine.policy, observer=engine.observer)
-    engine_of(made).known = engine.known  # one registry: operations that are decorated later are known here, too
+    other = engine_of(made)
+    other.known = engine.known  # one registry: operations that are decorated later are known here, too
+    other.erasables = engine.erasables  # the same for what keeps personal data
+    other.secrets, other.fingerprints = engine.secrets, engine.fingerprints
     return made
 
 

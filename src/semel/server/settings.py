@@ -28,6 +28,7 @@ class ServerSettings:
         public: whether it may listen on another address than this machine's own.
         authentication: whether users have to sign in.
         names: the names that the server answers to; None: those of this machine alone, or any where it is public.
+        proxies: addresses of proxies that are believed about who asks them, and whether by TLS.
         open_metrics: whether metrics are shown without signing in.
         console: whether there are pages for browsers.
         consumers: consumers whose dead letters can be redriven, as `module:object`.
@@ -38,6 +39,7 @@ class ServerSettings:
     public: bool = False
     authentication: bool = True
     names: tuple[str, ...] | None = None
+    proxies: tuple[str, ...] = ()
     open_metrics: bool = False
     console: bool = True
     consumers: tuple[str, ...] = ()

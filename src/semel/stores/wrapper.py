@@ -90,3 +90,10 @@ class StoreWrapper(ABC):
     def has_one_writer(self) -> bool:
         """As the store behind says, where there are batches."""
         return cast("WithBatches", self._behind()).has_one_writer
+
+
+def innermost_store(store: Store) -> Store:
+    """The store that operators mean: without the cache and the seal in front of it."""
+    while isinstance(store, StoreWrapper):
+        store = store.behind
+    return store

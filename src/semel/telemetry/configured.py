@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.core.observer import Logging, Observer
 from semel.errors import UsageError
@@ -13,6 +13,10 @@ from semel.telemetry.several import Observers
 
 if TYPE_CHECKING:
     from semel.telemetry.prometheus import PrometheusObserver
+
+_SHARED: Final[dict[int, PrometheusObserver]] = {}
+"""What counts in the registry of the process, by its bound; at most one."""
+_SHARING: Final = Lock()
 
 
 def observer_of(telemetry: Mapping[str, Any]) -> Observer:
@@ -46,9 +50,21 @@ def _logging(*, told_all: bool) -> Observer:
     return LogObserver()
 
 
-@lru_cache(maxsize=1)
 def _of_process(max_operations: int) -> PrometheusObserver:
-    """One for all engines of the process: a registry shows a metric once."""
+    """One for all engines of the process: a registry shows a metric once.
+
+    Raises:
+        UsageError: another engine of the process was given another bound.
+    """
     from semel.telemetry.prometheus import REGISTRY, PrometheusObserver
 
-    return PrometheusObserver(REGISTRY, max_operations=max_operations)
+    with _SHARING:
+        for bound, observer in _SHARED.items():
+            if bound == max_operations:
+                return observer
+            raise UsageError(
+                f"telemetry.max_operations is {max_operations} here and {bound} for another engine of this process, "
+                f"and both count in one registry; nothing was opened. Write the same number."
+            )
+        made = _SHARED[max_operations] = PrometheusObserver(REGISTRY, max_operations=max_operations)
+        return made

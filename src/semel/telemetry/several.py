@@ -9,6 +9,9 @@ from semel.errors import UsageError
 class Observers:
     """Hands each signal to all of them, in this order; an error of one keeps no other from it.
 
+    Attributes:
+        all: those that were given.
+
     Raises:
         UsageError: none was given, or more than one makes spans.
     """
@@ -21,13 +24,13 @@ class Observers:
         if len(tracers) > 1:
             message = f"One observer can make the spans of a call, and {len(tracers)} would; nothing was set up."
             raise UsageError(message)
-        self._observers = observers
+        self.all = observers
         self.count_call = _common_counter(observers)
         self.tracer: Tracer | None = tracers[0] if tracers else None
 
     def observe(self, signal: Signal, /) -> None:
         """Hand `signal` on."""
-        for observer in self._observers:
+        for observer in self.all:
             notify(observer, signal)
 
 

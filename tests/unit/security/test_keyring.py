@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import hmac
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -88,6 +90,46 @@ def test_nonces_of_one_key_never_repeat() -> None:
     nonces = {unpack_sealed(RING.seal(SUBJECT, b"outcome", b""))[1][:12] for _ in range(count)}
     repeated = {unpack_sealed(RING.seal(SUBJECT, b"x", b"%d" % n, repeatable=True))[1][:12] for n in range(count // 10)}
     assert (len(nonces), len(repeated)) == (count, count // 10)
+
+
+def test_a_forked_process_draws_nonces_of_its_own() -> None:
+    RING.seal(SUBJECT, b"outcome", b"")  # some are laid by
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write, b"".join(unpack_sealed(RING.seal(SUBJECT, b"outcome", b""))[1][:12] for _ in range(300)))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        theirs = pipe.read()
+    os.waitpid(child, 0)
+    ours = {unpack_sealed(RING.seal(SUBJECT, b"outcome", b""))[1][:12] for _ in range(300)}
+    assert len(theirs) == 300 * 12
+    assert not ours & {theirs[place : place + 12] for place in range(0, len(theirs), 12)}
+
+
+@pytest.mark.parametrize("length", [0, 227, 228, 65_507, 65_508, 70_000])
+def test_a_text_of_any_length_is_opened(length: int) -> None:
+    """Its length is written in one byte, two or four."""
+    sealed = RING.seal(SUBJECT, b"outcome", bytes(length))
+    assert msgspec.msgpack.decode(sealed)
+    assert RING.open(SUBJECT, b"outcome", sealed) == bytes(length)
+
+
+def test_more_records_than_ciphers_are_kept_are_opened() -> None:
+    subjects = [number.to_bytes(32, "big") for number in range(600)]
+    sealed = [RING.seal(subject, b"outcome", subject) for subject in subjects]
+    for _ in range(2):
+        opened = [RING.open(subject, b"outcome", one) for subject, one in zip(subjects, sealed, strict=True)]
+        assert opened == subjects
+
+
+def test_a_kept_cipher_opens_nothing_of_another_field_or_key() -> None:
+    sealed = RING.seal(SUBJECT, b"outcome", b"plain")
+    assert RING.open(SUBJECT, b"outcome", sealed) == b"plain"
+    for subject, field in ((SUBJECT, b"error"), (bytes(32), b"outcome")):
+        with pytest.raises(RecordUnreadable):
+            RING.open(subject, field, sealed)
 
 
 @settings(max_examples=1000 if FULL else 50, deadline=None)

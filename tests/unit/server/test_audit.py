@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from semel import AsyncSemel
-from semel.core.operators.audit import AppendEntry
-from semel.core.operators.chain import StoredEntry, hash_entry
+from semel import AsyncSemel, Semel
+from semel.core.flow import Flow, ask
+from semel.core.operators.audit import AppendEntry, ReadEntries, RedactEntry
+from semel.core.operators.chain import StoredEntry, hash_entry, name_chain
+from semel.engine.engine import engine_of
 from semel.errors import NotResolvable, RecordNotFound, StoreUnavailable, UsageError
 from semel.server.audit import Anchor, Audit, AuditEntry, read_anchors, write_anchors
-from semel.server.audit.flows import SEAL_AFTER
+from semel.server.audit.flows import SEAL_AFTER, AuditFlows, NewEntry
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
 
@@ -57,6 +59,64 @@ async def test_an_entry_is_given_as_it_is_listed(audit: Audit) -> None:
     entry = await append(audit, outcome="done", detail={"force": "yes"})
     assert await listed(audit) == [entry]
     assert (entry.seq, entry.reason, entry.detail, entry.phase) == (1, "why", {"force": "yes"}, "whole")
+
+
+class Interfering(MemoryStore):
+    """Calls `before` once, before entries are read for the first time."""
+
+    before: Any = None
+
+    def plan(self, operations: Any, *, joined: bool) -> Any:
+        if self.before is not None and any(isinstance(one, ReadEntries) for one in operations):
+            before, self.before = self.before, None
+            before()
+        return (yield from super().plan(operations, joined=joined))
+
+
+def interfering(clock: VirtualClock) -> tuple[Interfering, Any, AsyncSemel]:
+    """A store, how somebody else asks it in the middle of what is looked at, and an engine on it."""
+    store = Interfering(clock=clock.store_clock)
+    other = Semel(store, clock=clock)
+    return store, lambda flow: engine_of(other).perform_on(None, flow), AsyncSemel(store, clock=clock)
+
+
+async def test_what_is_redacted_while_the_chain_is_looked_at_is_no_fault(clock: VirtualClock) -> None:
+    store, perform, semel = interfering(clock)
+    audit = Audit(semel)
+    for _ in range(3):
+        await append(audit)
+
+    def redact() -> None:
+        flows = AuditFlows(engine_of(semel), bytes)
+        perform(flows.redact("acme", 2, actor="ann", reason="a name was in it"))
+
+    store.before = redact
+    assert (await audit.verify()).faults == ()
+
+
+async def test_what_is_taken_out_behind_the_chain_is_a_fault_however_busy_the_chain_is(clock: VirtualClock) -> None:
+    store, perform, semel = interfering(clock)
+    audit = Audit(semel)
+    for _ in range(3):
+        await append(audit)
+    perform(_asking(RedactEntry(name_chain("acme"), 2)))
+    flows = AuditFlows(engine_of(semel), bytes)
+    looks = 0
+
+    def go_on() -> None:
+        nonlocal looks
+        looks += 1
+        perform(flows.append(NewEntry("acme", "ann", "resolve", "r2", "why", "done")))
+        store.before = go_on
+
+    store.before = go_on
+    (fault,) = (await audit.verify()).faults
+    assert (fault.seq, fault.kind) == (2, "edit")
+    assert looks == 2, "once more, and not for ever"
+
+
+def _asking(operation: Any) -> Flow[Any]:
+    return (yield from ask(operation))
 
 
 def test_what_the_hash_covers_does_not_change_between_releases() -> None:

@@ -14,17 +14,17 @@ from semel import Semel
 from semel.core.observer import Logging
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
-from semel.telemetry.configured import _of_process, observer_of
+from semel.telemetry.configured import _SHARED, observer_of
 
 
 @pytest.fixture(autouse=True)
 def _registry() -> Iterator[None]:
     """The process's registry, without metrics of semel before and after."""
-    _of_process.cache_clear()
+    _SHARED.clear()
     yield
-    if _of_process.cache_info().currsize:
-        REGISTRY.unregister(_of_process(200))
-    _of_process.cache_clear()
+    for observer in _SHARED.values():
+        REGISTRY.unregister(observer)
+    _SHARED.clear()
 
 
 def opened(folder: Path, table: str) -> Semel:
@@ -43,6 +43,14 @@ def test_engines_of_a_process_share_its_registry(tmp_path: Path) -> None:
         with opened(tmp_path, "prometheus = true") as semel:
             semel.run("o-1", lambda: 7, operation="charge", fingerprint=None)
     assert b'semel_operations_total{operation="charge",outcome="ran"} 2.0' in generate_latest(REGISTRY)
+
+
+def test_engines_of_a_process_that_differ_in_their_bound_are_refused(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path, "prometheus = true\nmax_operations = 10"),
+        pytest.raises(UsageError, match="max_operations is 20 here and 10"),
+    ):
+        opened(tmp_path, "prometheus = true\nmax_operations = 20")
 
 
 def test_logs_are_lines_of_json(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from semel.api import AsyncSemel
 from semel.cli.confirm import By, Reason, Yes, check_reason, login
 from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.filters import takes_filter
 from semel.cli.printing import as_text, console
-from semel.cli.store_option import CACHE_VARIABLE, Url, chosen_settings, store_at
+from semel.cli.store_option import Url, open_async_engine
 from semel.engine.engine import RecordFilter
 
 Action = Annotated[
@@ -62,10 +60,8 @@ async def _run(url: str | None, asked: Any, who: str, *, dry_run: bool, yes: boo
     from semel.server.actions import make_actions
     from semel.server.bulk import BulkActions
 
-    settings = chosen_settings(url)
-    cache = os.environ.get(CACHE_VARIABLE) if settings is None else settings.cache
     out = console()
-    async with AsyncSemel(store_at(url), cache=cache or None) as semel:
+    async with open_async_engine(url) as semel:
         bulk_actions, user = BulkActions(make_actions(semel)), User(who, {Role.ADMIN})
         preview = await bulk_actions.preview(user, asked)
         out.print(

@@ -20,6 +20,7 @@ from semel.cli.timefmt import now
 from semel.core.erasure.port import SubjectErasureReport, conceal_subject
 from semel.core.key import SHARED
 from semel.engine.admin import not_erasable
+from semel.engine.engine import engine_of
 
 Which = Annotated[
     str | None,
@@ -130,8 +131,13 @@ def _erase_subject(
         if not typer.confirm("\nErase it for good?", default=False):
             console().print("Nothing was erased.")
             raise typer.Exit(OTHER)
-    target = conceal_subject(subject)
-    entry = nullcontext() if dry_run else recorded(semel, action="erase", target=target, who=by, reason=reason)
+    target = conceal_subject(subject, engine_of(semel).secrets)
+    where_said = scope or ""
+    entry = (
+        nullcontext()
+        if dry_run
+        else recorded(semel, action="erase", target=target, who=by, scope=where_said, reason=reason)
+    )
     with entry:
         report = semel.erase_subject(subject, reason=reason, scope=where, by=by, scan=scan, dry_run=dry_run)
     _show(report)

@@ -12,20 +12,32 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from semel.api import AsyncSemel, Semel
+from semel.api import AsyncSemel, Semel, keyring_of
 from semel.cli.exit_codes import OTHER
 from semel.cli.printing import as_text, console
 from semel.cli.schedule import Schedule
-from semel.cli.store_option import Url, app_option, check_alone, chosen_settings, load_engine, store_at
+from semel.cli.store_option import (
+    Url,
+    app_option,
+    check_alone,
+    chosen_settings,
+    load_engine,
+    open_async_engine,
+    store_at,
+)
 from semel.core.observer import Logging
 from semel.core.store import Capability
-from semel.engine.engine import engine_of
+from semel.engine.engine import EngineBase, engine_of
+from semel.errors import UsageError
 from semel.extras import requires
 from semel.server.settings import ServerSettings, examine_server
 from semel.settings import Settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
+from semel.stores.wrapper import innermost_store
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from semel.events import Relay
 
 _EVERY: Final = timedelta(minutes=15)
@@ -64,7 +76,7 @@ def serve(
     table = dict({} if settings is None else settings.server)
     table |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     if check:
-        _check(url, app, examine_server(table))
+        _check(url, app, [*_examine_keys(settings), *examine_server(table)])
         return
     made = ServerSettings.of(table)
     made = replace(made, consumers=(*made.consumers, *(consumer or ())))
@@ -91,27 +103,40 @@ def serve(
             access_log=False,
             server_header=False,
             lifespan="on",
-            proxy_headers=False,
+            proxy_headers=bool(made.proxies),
+            forwarded_allow_ips=list(made.proxies),
             timeout_graceful_shutdown=10,
             limit_concurrency=200,
         )
     ).run()
 
 
-def _engine(url: str | None, app: str | None) -> tuple[Semel | AsyncSemel, Any]:
-    """The engine, and where its own metrics are; an application has its own observer."""
-    from prometheus_client import CollectorRegistry
-
+def _engine(url: str | None, app: str | None) -> tuple[Semel | AsyncSemel, CollectorRegistry]:
+    """The engine, and where its own metrics are."""
     from semel.telemetry import Observers
     from semel.telemetry.prometheus import PrometheusObserver
 
     if app is not None:
         loaded: Any = load_engine(app)
-        return loaded, CollectorRegistry()
+        return loaded, count_calls(engine_of(loaded))
     counting = PrometheusObserver()
-    settings = chosen_settings(url)
-    cache = None if settings is None else settings.cache
-    return AsyncSemel(store_at(url), cache=cache, observer=Observers(Logging(), counting)), counting.registry
+    return open_async_engine(url, observer=Observers(Logging(), counting)), counting.registry
+
+
+def count_calls(engine: EngineBase) -> CollectorRegistry:
+    """The registry that an application's engine is counted in: its own, or one that is made for it.
+
+    Else an engine without metrics would sweep here, and the alert for sweeps that are overdue would go off.
+    """
+    from semel.telemetry import Observers
+    from semel.telemetry.prometheus import PrometheusObserver
+
+    told = engine.observer.all if isinstance(engine.observer, Observers) else (engine.observer,)
+    counting = next((one for one in told if isinstance(one, PrometheusObserver)), None)
+    if counting is None:
+        counting = PrometheusObserver()
+        engine.observe_with(Observers(engine.observer, counting))
+    return counting.registry
 
 
 def _consumers(paths: tuple[str, ...]) -> list[Any]:
@@ -149,9 +174,18 @@ def _explain_hooks(semel: Semel | AsyncSemel, app: str | None) -> None:
         console().print(as_text(f"Reconcile hooks of {app}: {', '.join(hooks) or 'none'}"))
 
 
+def _examine_keys(settings: Settings | None) -> list[Finding]:
+    """Whether the keys that seal can be read, before somebody needs them."""
+    try:
+        sealer = None if settings is None else keyring_of(settings)
+    except UsageError as error:
+        return [Finding("seal keys", error.message, "fix", "Put the keys where [security] says.")]
+    return [] if sealer is None else [Finding("seal keys", f"{sealer.active} seals", "ok", "")]
+
+
 def _check(url: str | None, app: str | None, findings: list[Finding]) -> None:
     """Print what was found about store and settings; exit code 1 where something has to be fixed."""
-    store = engine_of(load_engine(app)).store if app is not None else store_at(url)
+    store = innermost_store(engine_of(load_engine(app)).store) if app is not None else store_at(url)
     if Capability.EXAMINE in store.capabilities:
         findings = [*admin_of(store, Capability.EXAMINE).examine(DEFAULT_HORIZON), *findings]
     if Capability.AUDIT not in store.capabilities:

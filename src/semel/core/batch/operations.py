@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -18,6 +18,9 @@ from semel.core.flow import Asks
 if TYPE_CHECKING:
     from semel.core.operations import Answer, Claim, Complete, Fail
     from semel.core.record import Lease, StoredRecord
+
+MOST_ITEMS: Final = 2**31 - 1
+"""More items than any batch has: as a limit, none."""
 
 
 class OpenBatch(msgspec.Struct, Asks["BatchFound"], frozen=True, kw_only=True):
@@ -97,12 +100,18 @@ class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
 
 
 class ReadItems(msgspec.Struct, Asks["ItemsFound"], frozen=True):
-    """Ask for the items at the positions from `first` to below `end`, of one status or of any."""
+    """Ask for the items at the positions from `first` to below `end`, of one status or of any.
+
+    Of one status, `limit` says how many at most: the first ones. With `only_ends` nobody looks at their data, which
+    need not be readable then.
+    """
 
     number: int
     first: int
     end: int
     status: int | None = None
+    limit: int = MOST_ITEMS
+    only_ends: bool = False
 
 
 class FindItems(msgspec.Struct, Asks["ItemsFound"], frozen=True):

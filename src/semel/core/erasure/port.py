@@ -8,13 +8,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
 
+from semel.core.fingerprint import Secrets
 from semel.core.flow import Flow
 from semel.core.record import ERASED_RESOLUTION, Note
 
@@ -49,9 +50,15 @@ class SubjectErasure(msgspec.Struct, frozen=True, kw_only=True):
         return Note(ERASED_RESOLUTION, self.reason[:_LONGEST_REASON], self.by).text()
 
 
-def conceal_subject(subject: str) -> str:
-    """How a subject is named where it is kept for years who erased what: by a digest, and not as the person."""
-    return f"subject {hashlib.sha256(subject.encode()).hexdigest()[:_DIGITS]}"
+def conceal_subject(subject: str, secrets: Secrets) -> str:
+    """How a subject is named where it is kept for years who erased what: by a keyed digest, and not as the person.
+
+    Without a secret by nothing at all: whoever reads a plain digest finds "patient-7" by trying numbers.
+    """
+    if secrets.current is None:
+        return "a subject"
+    digest = hmac.digest(secrets.current[1], b"semel.subject\0" + subject.encode("utf-8", "replace"), "sha256")
+    return f"subject {digest.hex()[:_DIGITS]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,12 +41,14 @@ class AuditFault(msgspec.Struct, frozen=True):
         seq: the number of the entry.
         kind: what was done to it.
         text: what was found, in words.
+        is_unsaid: whether it would be all right if an entry said who did it.
     """
 
     scope: str
     seq: int
     kind: FaultKind
     text: str
+    is_unsaid: bool = False
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -115,8 +117,8 @@ class ChainCheck:
         self._judge_ranges()
         return sorted(self._faults, key=lambda fault: fault.seq)
 
-    def _fault(self, seq: int, kind: FaultKind, text: str) -> None:
-        self._faults.append(AuditFault(self._head.scope, seq, kind, f"entry {seq}: {text}"))
+    def _fault(self, seq: int, kind: FaultKind, text: str, *, is_unsaid: bool = False) -> None:
+        self._faults.append(AuditFault(self._head.scope, seq, kind, f"entry {seq}: {text}", is_unsaid))
 
     def _is_faulty(self, seq: int) -> bool:
         return any(fault.seq == seq for fault in self._faults)
@@ -233,7 +235,8 @@ class ChainCheck:
     def _judge_redacted(self) -> None:
         for seq in self._redacted:
             if str(seq) not in self._said[REDACT]:
-                self._fault(seq, "edit", "its reason and details are gone, and no entry says who took them out")
+                text = "its reason and details are gone, and no entry says who took them out"
+                self._fault(seq, "edit", text, is_unsaid=True)
         if self._head.kept_from > 1 and str(self._head.kept_from) not in self._said[EXPIRE]:
             text = "it and those before are gone, and no entry says who had them deleted"
             self._fault(self._head.kept_from - 1, "deletion", text)

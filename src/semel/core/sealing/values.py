@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, b64encode
+from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
@@ -42,6 +43,8 @@ _OF_SEMEL: Final = "semel."
 _EMPTY: Final = b"\xa0"
 _LONG_TEXT: Final = b"\xd9"
 _SHORT_LENGTH: Final = 0x1F
+_SHORT_BODY: Final = 1 << 8
+_LONG_BODY: Final = 1 << 16
 
 
 class Sealer(Protocol):
@@ -101,9 +104,12 @@ def sealed_start(key_id: str) -> bytes:
     return _START + _ENCODE(key_id)
 
 
-def pack_sealed(start: bytes, body: bytes) -> bytes:
-    """Sealed bytes, from their start and what only the key opens."""
-    return start + _ENCODE(body)
+@lru_cache(1024)
+def body_start(length: int) -> bytes:
+    """What stands between the start of sealed bytes and their body: how long it is, as MessagePack says it."""
+    if length < _SHORT_BODY:
+        return b"\xc4" + length.to_bytes(1, "big")
+    return b"\xc5" + length.to_bytes(2, "big") if length < _LONG_BODY else b"\xc6" + length.to_bytes(4, "big")
 
 
 def is_sealed(stored: bytes) -> bool:

@@ -23,6 +23,7 @@ from semel.events.dead_letters import LetterName, parse_letter_id
 from semel.server.access import Permission, User
 from semel.server.actions.checks import ActionsBase, not_found_error
 from semel.server.audit import Audit
+from semel.server.audit.targets import letter_target, parked_target
 from semel.server.engines import call_either
 from semel.server.refusals import Invalid, NotPossible
 
@@ -105,7 +106,7 @@ class EventActions(ActionsBase):
         """The same to look at its content, which is written into the audit chain."""
         self.demand(user, Permission.BODY)
         found = await self._find_letter(user, consumer, letter)
-        await self.note_look(user, Permission.BODY, scope=found.scope, target=_target(found))
+        await self.note_look(user, Permission.BODY, scope=found.scope, target=letter_target(found))
         return found
 
     async def redrive(self, user: User, consumer: str, letter: str, *, reason: str) -> Disposition:
@@ -211,7 +212,7 @@ class EventActions(ActionsBase):
             permission,
             release,
             scope=event.scope,
-            target=f"parked:{stream}:{position}",
+            target=parked_target(stream, position),
             reason=reason,
             detail={"type": event.type},
         )
@@ -238,7 +239,7 @@ class EventActions(ActionsBase):
     ) -> T:
         detail = {"consumer": letter.consumer, "letter_reason": letter.reason}
         return await self.change(
-            user, permission, work, scope=letter.scope, target=_target(letter), reason=reason, detail=detail
+            user, permission, work, scope=letter.scope, target=letter_target(letter), reason=reason, detail=detail
         )
 
     def has(self, capability: Capability) -> bool:
@@ -254,10 +255,6 @@ class EventActions(ActionsBase):
 def letter_id(letter: StoredLetter) -> str:
     """How a letter is named to `redrive` and `discard`."""
     return letter.id.hex() + (letter.record or b"").hex()
-
-
-def _target(letter: StoredLetter) -> str:
-    return f"letter:{letter.consumer}:{letter.id.hex()[:16]}"
 
 
 def _letter_name(text: str) -> LetterName:

@@ -254,7 +254,8 @@ class RecordActions(ActionsBase):
     ) -> SubjectErasureReport:
         """Erase all that is kept about a subject, in one scope, or (None) in all of them.
 
-        The chain names the subject by a digest, so that it does not keep what has to go.
+        The chain names the subject by a digest that needs the engine's secret, or not at all: it must not keep what has
+        to go.
 
         Raises:
             Forbidden: the user may not, or not in every scope.
@@ -282,7 +283,7 @@ class RecordActions(ActionsBase):
         if dry_run:
             check_reason(reason)
             return await self.told(erase())
-        target = conceal_subject(subject)
+        target = conceal_subject(subject, engine_of(self.semel).secrets)
         return await self.change(user, Permission.ERASE, erase, scope=scope or "", target=target, reason=reason)
 
     async def change_record(

@@ -23,8 +23,10 @@ from semel.server.api import bodies, views
 from semel.server.api.record_views import EntryView, RecordView
 from semel.server.attention import needs_of
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
+from semel.server.hooks import find_operations_without_hook
 from semel.server.refusals import Invalid
 from semel.stores.admin import admin_of
+from semel.stores.wrapper import innermost_store
 
 _NO_HOOKS: Final = (
     "Reconcile hooks are Python code. An operation that is not listed with a hook cannot be reconciled here: start the "
@@ -56,11 +58,12 @@ async def call_attention(call: Call) -> views.NeedList:
 
 
 async def call_operations(call: Call) -> views.OperationList:
-    """Which operations can be reconciled here."""
+    """Which operations can be reconciled here, and which that wait for it cannot."""
     call.actions.demand(call.user, Permission.LIST)
     known = engine_of(call.actions.semel).known
     listed = [views.OperationView(name, one.policy.reconcile is not None) for name, one in sorted(known.items())]
-    return views.OperationList([one for one in listed if not one.operation.startswith("semel:")], _NO_HOOKS)
+    shown = [one for one in listed if not one.operation.startswith("semel:")]
+    return views.OperationList.of(shown, await find_operations_without_hook(call.actions, call.user), _NO_HOOKS)
 
 
 async def call_list(call: Call) -> views.RecordList:
@@ -348,7 +351,7 @@ async def call_revoke_token(call: Call) -> views.Number:
 async def call_doctor(call: Call) -> views.DoctorView:
     """What was found about the store."""
     call.actions.demand_everywhere(call.user, Permission.SHOW)
-    store = engine_of(call.actions.semel).store
+    store = innermost_store(engine_of(call.actions.semel).store)
     if Capability.EXAMINE not in store.capabilities:
         return views.DoctorView(store.name, fine=True, findings=[])
     found = await asyncio.to_thread(lambda: admin_of(store, Capability.EXAMINE).examine(timedelta(days=1)))

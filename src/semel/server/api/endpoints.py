@@ -69,7 +69,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "/operations",
         "operations",
         P.LIST,
-        "Which operations can be reconciled here.",
+        "Which operations can be reconciled here, and which that wait for it cannot.",
         gives=views.OperationList,
         act=calls.call_operations,
     ),

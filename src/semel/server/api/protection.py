@@ -87,10 +87,27 @@ class Protection:
 
 
 def _host_of(scope: Scope) -> str:
+    """The name that was asked for; empty where there is none, or what was sent is none."""
     for name, value in scope["headers"]:
         if name == b"host":
-            return (urlsplit(f"//{value.decode('latin-1')}").hostname or "").lower()
+            try:
+                return (urlsplit(f"//{value.decode('latin-1')}").hostname or "").lower()
+            except ValueError:  # such as brackets that no address is in
+                return ""
     return ""
+
+
+def place_of(origin: str) -> str | None:
+    """Host and port of an origin or an address; None where what was sent is neither."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
+
+
+def is_https(request: Request) -> bool:
+    """Whether the browser speaks TLS, here or to a proxy in front; the origin was compared with the host before."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").lower().startswith("https://")
 
 
 def check_site(request: Request, *, by_browser: bool) -> None:
@@ -105,7 +122,7 @@ def check_site(request: Request, *, by_browser: bool) -> None:
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     is_foreign = (site is not None and site not in _SAME) or (
-        origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+        origin is not None and place_of(origin) != request.headers.get("host")
     )
     if is_foreign or (by_browser and site is None and origin is None):
         raise Forbidden("It does not come from a page of this site; nothing was changed.", because="other_site")

@@ -116,6 +116,7 @@ class Api:
                 user = await self.user_of(request)
                 if isinstance(user, Response):
                     return user
+                self.runner.look_for_left()
                 return await self._answer(endpoint, request, user)
             except SemelError as error:
                 return refused_response(error)

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semel.server.access import Role, User
-from semel.server.api.protection import MissLimit, check_site
+from semel.server.api.protection import MissLimit, check_site, is_https
 from semel.server.refusals import Forbidden
 from semel.server.tokens import Tokens
 
@@ -122,11 +122,24 @@ class ByToken:
         Raises:
             TooManyMisses: too many from this address were unknown.
         """
-        secret = self._secret_of(request)
-        return None if secret is None else await self.look_up(request, secret)
+        if "authorization" in request.headers:
+            return await self.look_up(request, _bearer_of(request))
+        name = request.cookies.get(COOKIE, "")
+        session = self._session_of(request)
+        if session is None:
+            return None
+        user = await self._tokens.find(session.secret)
+        if user is None:
+            # Its token has expired or was revoked: nobody guesses here, so that it is no miss of this address.
+            self._sessions.pop(name, None)
+        return user
 
     async def look_up(self, request: Request, secret: str) -> User | None:
-        """The owner of a secret."""
+        """The owner of a secret that somebody shows.
+
+        Raises:
+            TooManyMisses: too many from this address were unknown.
+        """
         address = "" if request.client is None else request.client.host
         self._limit.check(address, secret)
         user = await self._tokens.find(secret)
@@ -163,7 +176,7 @@ class ByToken:
             path=request.scope.get("root_path", "") or "/",
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=is_https(request),
         )
         return session
 
@@ -177,13 +190,11 @@ class ByToken:
         session = self._session_of(request)
         return {} if session is None else {FORGERY_HEADER: session.forgery}
 
-    def _secret_of(self, request: Request) -> str | None:
-        given = request.headers.get("authorization")
-        if given is not None:
-            return given[len(_BEARER) :].strip() if given.lower().startswith(_BEARER) else ""
-        session = self._session_of(request)
-        return None if session is None else session.secret
-
     def _session_of(self, request: Request) -> Session | None:
         session = self._sessions.get(request.cookies.get(COOKIE, ""))
         return session if session is not None and session.until > self._monotonic() else None
+
+
+def _bearer_of(request: Request) -> str:
+    given = request.headers["authorization"]
+    return given[len(_BEARER) :].strip() if given.lower().startswith(_BEARER) else ""

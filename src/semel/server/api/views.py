@@ -25,6 +25,7 @@ from semel.server.api.record_views import EntryView, HolderView, RecordView, iso
 from semel.server.attention import Need, Needs
 from semel.server.audit import AuditEntry, AuditReport
 from semel.server.bulk import BulkProgress
+from semel.server.hooks import OperationsWithoutHook
 from semel.server.tokens import Token
 
 
@@ -364,11 +365,37 @@ class OperationView(msgspec.Struct, frozen=True):
     has_hook: bool
 
 
-class OperationList(msgspec.Struct, frozen=True):
-    """The operations that the engine of this server was told about; others cannot be reconciled here."""
+class WithoutHookView(msgspec.Struct, frozen=True):
+    """An operation with records in doubt that wait for a hook, which is not known here."""
+
+    operation: str
+    number: int
+    oldest: str
+    reference: str
+    scope: str
+
+
+class OperationList(msgspec.Struct, frozen=True, kw_only=True):
+    """The operations that the engine of this server was told about, and those that cannot be reconciled here.
+
+    `without_hook` are those with records in doubt that wait for a hook. It is null where the store could only find them
+    by reading everything, and not `exact` where there are more records in doubt than are looked at.
+    """
 
     operations: list[OperationView]
+    without_hook: list[WithoutHookView] | None
+    exact: bool
     note: str
+
+    @staticmethod
+    def of(operations: list[OperationView], found: OperationsWithoutHook, note: str) -> OperationList:
+        """As it is shown."""
+        without = [
+            WithoutHookView(one.operation, one.number, iso(one.oldest), one.reference, one.scope)
+            for one in found.operations
+        ]
+        listed = without if found.is_looked_for else None
+        return OperationList(operations=operations, without_hook=listed, exact=found.is_exact, note=note)
 
 
 class AuditEntryView(msgspec.Struct, frozen=True, kw_only=True):

@@ -319,7 +319,9 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
     return AuditReport(entries, sealed, tuple(faults), len(heads))
 
 
-def _check_chain(head: ChainHead, anchors: Iterable[Anchor]) -> Flow[tuple[ChainCheck, list[AuditFault]]]:
+def _check_chain(
+    head: ChainHead, anchors: Iterable[Anchor], looked_for: frozenset[int] = frozenset()
+) -> Flow[tuple[ChainCheck, list[AuditFault]]]:
     check = ChainCheck(head, (yield from _all_seals(head)), anchors)
     after = head.kept_from - 1
     while after < head.seq:
@@ -332,8 +334,11 @@ def _check_chain(head: ChainHead, anchors: Iterable[Anchor]) -> Flow[tuple[Chain
     faults = check.finish()
     if faults:
         now = (yield from ask(ReadHeads(head.scope, b"", 1))).heads
-        if now and now[0].kept_from > head.kept_from:  # old entries were deleted while they were read
-            return (yield from _check_chain(now[0], anchors))
+        # Entries were deleted or redacted while they were read, and the one that says so stands behind what was read.
+        # It stands there before anything is gone: what is not said at the second look is said nowhere.
+        unsaid = frozenset(fault.seq for fault in faults if fault.is_unsaid)
+        if now and (now[0].kept_from > head.kept_from or (now[0].seq > head.seq and unsaid - looked_for)):
+            return (yield from _check_chain(now[0], anchors, looked_for | unsaid))
     return check, faults
 
 

@@ -143,6 +143,7 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
             if site.sign_in:
                 return RedirectResponse(request.scope.get("root_path", "") + site.sign_in, 303)
             return _message(site, request, None, 401, "Nobody is signed in, so nothing is shown.")
+        site.runner.look_for_left()
         try:
             return await handler(View(site, request, user))
         except SemelError as error:

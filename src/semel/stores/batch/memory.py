@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -306,8 +307,11 @@ class MemoryBatches:
                 found = (k.batch for k in self._batches.values() if k.batch.number > after)
                 seen = (b for b in found if b.state != "expired" and scope in (None, b.scope))
                 return BatchesFound(tuple(b for b in seen if state in (None, b.state))[:limit])
-            case ReadItems(number, first, end, status):
-                return ItemsFound(tuple(i for i in self._items(number, first, end) if status in (None, i.status)))
+            case ReadItems(number, first, end, None):
+                return ItemsFound(tuple(self._items(number, first, end)))
+            case ReadItems(number, first, end, status, limit):
+                found_items = (item for item in self._items(number, first, end) if item.status == status)
+                return ItemsFound(tuple(islice(found_items, limit)))
             case FindItems(number, ids):
                 known = self._batches.get(number)
                 places = [] if known is None else sorted(known.ids[id_] for id_ in set(ids) if id_ in known.ids)

@@ -1,9 +1,10 @@
 """What of each answer is opened after a store gave it.
 
 - What is not sealed was written before sealing was switched on, or by the store itself, and is given as it is.
-- A claim that would replay what cannot be opened, and a reading of events that are to be published, are answered by
-  `RecordUnreadable`. In every other answer a field that cannot be opened says why, so that people can list, look at and
-  decide about such records, and a record of which the rest can be read does not hide its neighbours.
+- A claim that would replay what cannot be opened, and a reading of events that are to be published or of items that are
+  to be worked on, are answered by `RecordUnreadable`. In every other answer a field that cannot be opened says why, so
+  that people can list, look at and decide about such records, and a record of which the rest can be read does not hide
+  its neighbours.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ from semel.stores.sealing.operations import subject_of
 
 WithRecord = Granted | Reused | InDoubtAnswer | Found | Resolved | Reopened | Counted | StateMismatch | Erased
 A = TypeVar("A", bound=WithRecord)
+NO_DATA: Final = b"null"
+"""The data of an item of which only its end was asked for."""
 UNREADABLE_CONTENT: Final = b""
 """What stands for the content of a letter that cannot be opened; its `readable` is false, and its error says why."""
 
@@ -243,20 +246,22 @@ def _peeked(sealer: Sealer, operation: Operation, answer: EventsPeeked) -> Event
 
 
 def _items(sealer: Sealer, operation: ReadItems | FindItems, answer: ItemsFound) -> ItemsFound:
-    return ItemsFound(tuple(_item(sealer, operation.number, item) for item in answer.items))
+    only_ends = isinstance(operation, ReadItems) and operation.only_ends
+    return ItemsFound(tuple(_item(sealer, operation.number, item, only_ends=only_ends) for item in answer.items))
 
 
-def _item(sealer: Sealer, number: int, item: StoredItem) -> StoredItem:
+def _item(sealer: Sealer, number: int, item: StoredItem, *, only_ends: bool) -> StoredItem:
     """An item; its data has to be there to be worked on.
 
     Raises:
-        RecordUnreadable: its data cannot be opened.
+        RecordUnreadable: its data cannot be opened, and somebody needs it.
     """
-    subject = item_subject(number, item.position)
-    outcome = None if item.outcome is None else _outcome(sealer, subject, ITEM_OUTCOME, item.outcome)
     if item.is_erased:
         return item
-    return replace(item, data=open_bytes(sealer, subject, ITEM_DATA, item.data), outcome=outcome)
+    subject = item_subject(number, item.position)
+    outcome = None if item.outcome is None else _outcome(sealer, subject, ITEM_OUTCOME, item.outcome)
+    data = NO_DATA if only_ends else open_bytes(sealer, subject, ITEM_DATA, item.data)
+    return replace(item, data=data, outcome=outcome)
 
 
 _OPENED: Final[dict[type, Callable[[Sealer, Any, Any], Any]]] = {

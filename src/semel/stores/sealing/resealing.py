@@ -208,32 +208,46 @@ class _Run:
         key = self._key(column)
         names, named = row[: len(key)], row[len(key) : len(key) + len(column.named)]
         start, is_busy, *kind = row[len(key) + len(column.named) :]
-        key_id = _key_id(start, kind[0]) if column.is_error else _plain_or_key_id(bytes(start))
+        key_id = _key_of(column, (kind[0], start) if column.is_error else (start,))
         if key_id is None or key_id == self._sealer.active:
             return
-        if self._dry_run or is_busy or not self._replace(column, names, column.place(*named)):
+        if self._dry_run or is_busy:
             self.left[key_id] += 1
         else:
-            self.resealed += 1
+            self._reseal_row(column, names, column.place(*named))
 
-    def _replace(self, column: _Column, names: Row, place: tuple[bytes, bytes]) -> bool:
-        """Whether the value was sealed again. Closes the race with workers: only the very value that was read is."""
-        columns = ("error_type", "error_message") if column.is_error else (column.column,)
-        same = " AND ".join(f"{name} = ?" for name in (*self._key(column), *columns))
-        text = f"SELECT {', '.join(columns)} FROM {self._table(column)} WHERE {self._is(column)}"  # noqa: S608 - names of ours
-        found = self._rows.execute(text, tuple(names))
-        if not found or found[0][0] is None:
-            return True  # gone meanwhile
-        seen = tuple(found[0])
+    def _reseal_row(self, column: _Column, names: Row, place: tuple[bytes, bytes]) -> None:
+        """Seal a value again, and count what is there then.
+
+        Closes the race with workers: only the very value that was read is replaced. What one wrote in between stays,
+        and is counted by its own key: it may be an older one, which the next run deals with.
+        """
+        seen = self._read(column, names)
+        if seen is None:
+            return  # gone meanwhile
         try:
             sealed = self._sealed_again(seen, *place)
         except RecordUnreadable:
             self.unreadable += 1
-            return False
-        setting = ", ".join(f"{name} = ?" for name in columns)
-        text = f"UPDATE {self._table(column)} SET {setting} WHERE {same}"  # noqa: S608 - names of ours
-        self._rows.execute(text, (*sealed, *names, *seen))
-        return True
+        else:
+            columns = _columns_of(column)
+            setting = ", ".join(f"{name} = ?" for name in columns)
+            same = " AND ".join(f"{name} = ?" for name in (*self._key(column), *columns))
+            text = f"UPDATE {self._table(column)} SET {setting} WHERE {same}"  # noqa: S608 - names of ours
+            self._rows.execute(text, (*sealed, *names, *seen))
+            seen = self._read(column, names)
+        key_id = None if seen is None else _key_of(column, seen)
+        if key_id == self._sealer.active:
+            self.resealed += 1
+        elif key_id is not None:
+            self.left[key_id] += 1
+
+    def _read(self, column: _Column, names: Row) -> tuple[Any, ...] | None:
+        """The value of a row, with its type where it is an error; None: it is gone."""
+        is_it = " AND ".join(f"{name} = ?" for name in self._key(column))
+        text = f"SELECT {', '.join(_columns_of(column))} FROM {self._table(column)} WHERE {is_it}"  # noqa: S608 - names of ours
+        found = self._rows.execute(text, tuple(names))
+        return None if not found or found[0][0] is None else tuple(found[0])
 
     def _sealed_again(self, seen: tuple[Any, ...], subject: bytes, field: bytes) -> tuple[Any, ...]:
         sealer = self._sealer
@@ -247,9 +261,6 @@ class _Run:
             raise RecordUnreadable(opened.message)
         failure = seal_failure(sealer, subject, field, opened)
         return failure.type, failure.message
-
-    def _is(self, column: _Column) -> str:
-        return " AND ".join(f"{name} = ?" for name in self._key(column))
 
     def _key(self, column: _Column) -> tuple[str, ...]:
         return self._rows.step_key if column.table == "step" else _KEYS[column.table]
@@ -267,6 +278,15 @@ def _behind(key: tuple[str, ...], after: Row | None) -> tuple[str, tuple[Any, ..
     for name, value in zip(reversed(key[:-1]), reversed(after[:-1]), strict=True):
         condition, values = f"t.{name} > ? OR (t.{name} = ? AND ({condition}))", (value, value, *values)
     return f" AND t.{key[0]} >= ? AND ({condition})", (after[0], *values)
+
+
+def _columns_of(column: _Column) -> tuple[str, ...]:
+    return ("error_type", "error_message") if column.is_error else (column.column,)
+
+
+def _key_of(column: _Column, seen: Row) -> str | None:
+    """The key of a value, of which the beginning is enough; None where nobody has to seal it."""
+    return _key_id(seen[1], seen[0]) if column.is_error else _plain_or_key_id(bytes(seen[0]))
 
 
 def _plain_or_key_id(start: bytes) -> str | None:

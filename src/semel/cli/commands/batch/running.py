@@ -19,7 +19,6 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from semel.api import AsyncSemel, Semel
 from semel.batch import Batch, Batches, BatchStatus
 from semel.batch.batches import settings_of_run, stoppable
 from semel.cli.commands.batch.opening import Id, Scope, open_batch, scope_of
@@ -27,7 +26,7 @@ from semel.cli.commands.batch.view import batch_table, failure_table, failures_b
 from semel.cli.commands.events.live import AsJson, Every, showing, stop_signals
 from semel.cli.exit_codes import IN_DOUBT, INTERRUPTED, OTHER, not_found_error, usage_error
 from semel.cli.printing import complain, console
-from semel.cli.store_option import Url, load_object, store_at
+from semel.cli.store_option import Url, load_object, open_async_engine, open_engine
 from semel.cli.timefmt import duration
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, SemelError, StoreUnavailable
@@ -256,7 +255,7 @@ class Office:
     def __init__(self, function: Callable[..., Any], url: str | None, scope: str | None) -> None:
         self._is_async = inspect.iscoroutinefunction(function)
         self._function = function
-        self.semel: Any = (AsyncSemel if self._is_async else Semel)(store_at(url))
+        self.semel: Any = open_async_engine(url) if self._is_async else open_engine(url)
         self.batches: Batches[Any] = Batches(self.semel, scope_of(scope))
 
     async def do(self, call: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import typer
 from rich import box
@@ -25,9 +25,12 @@ from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, iso
 from semel.cli.store_option import Url, load_object, open_engine
 from semel.cli.timefmt import moment, now
-from semel.core.events.letters import REASONS
+from semel.core.events.letters import REASONS, LetterPage, LetterQuery, ScanLetters, StoredLetter
+from semel.core.flow import Flow, ask
 from semel.engine.async_engine import AsyncSemelBase
+from semel.engine.engine import engine_of
 from semel.events import Consumer, DeadLetter, Disposition
+from semel.events.dead_letters import parse_letter_id
 from semel.texts import span
 
 _PAGE = 100
@@ -47,6 +50,13 @@ Subject = Annotated[str | None, typer.Option(help="Only events about this subjec
 Before = Annotated[
     str | None, typer.Option(metavar="WHEN", help="Dead before: 2026-03-01T14:30, or 2h for two hours ago.")
 ]
+
+
+class _Decision(NamedTuple):
+    """Who decides, and why."""
+
+    who: str
+    reason: str
 
 
 class LetterFilter(TypedDict):
@@ -98,6 +108,8 @@ def redrive(
     subject: Subject = None,
     before: Before = None,
     rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many in a second.")] = None,
+    because: Annotated[str, typer.Option(help="Why; kept in the audit chain.", show_default=False)] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     by: Actor = None,
     yes: Yes = False,
 ) -> None:
@@ -109,7 +121,11 @@ def redrive(
     wanted = _filter_of(reason, type_, subject, before)
     if letter is not None and any(value is not None for value in (*wanted.values(), rate)):
         raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
-    failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, who=by or login()))
+    if dry_run:
+        console().print(f"{len(asyncio.run(_ids(consumer, letter, wanted)))} would be handed over")
+        return
+    decision = _Decision(by or login(), because)
+    failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, decision=decision))
     if failed:
         raise typer.Exit(OTHER)
 
@@ -127,8 +143,8 @@ def discard(
     with open_engine(url) as semel:
         consumer = Consumer(semel, name)
         id_ = _find(letter, [one.id for one in consumer.dead_letters()])
-        target = f"letter/{id_}"
-        with recorded(semel, action="discard", target=target, who=by or login(), reason=reason):
+        found = engine_of(semel).perform_on(None, _look(name, id_))
+        with recorded(semel, action="discard", **_entry_of(found, _Decision(by or login(), reason))):
             gone = consumer.discard(id_, reason=reason)
     console().print(Text.assemble(("discarded", "bold green"), f" {gone.id[:16]}: ", as_text(gone.reason)))
 
@@ -191,15 +207,17 @@ def _find(letter: str, ids: list[str]) -> str:
 
 
 async def _redrive(
-    consumer: Consumer[Any], letter: str | None, wanted: LetterFilter, rate: float | None, *, asks: bool, who: str
+    consumer: Consumer[Any],
+    letter: str | None,
+    wanted: LetterFilter,
+    rate: float | None,
+    *,
+    asks: bool,
+    decision: _Decision,
 ) -> int:
     """Redrive them one after the other, and answer how many failed again."""
-    is_async = isinstance(consumer.semel, AsyncSemelBase)
-    letters: Any = consumer.dead_letters(**wanted)
-    ids = [one.id async for one in letters] if is_async else [one.id for one in letters]
-    if letter is not None:
-        ids = [_find(letter, ids)]
-    elif asks and not _agrees(len(ids)):
+    ids = await _ids(consumer, letter, wanted)
+    if letter is None and asks and not _agrees(len(ids)):
         return 0
     statuses: Counter[str] = Counter()
     began = asyncio.get_running_loop().time()
@@ -207,7 +225,7 @@ async def _redrive(
         for number, id_ in enumerate(progress.track(ids, description="redriving")):
             if rate is not None:
                 await asyncio.sleep(began + number / rate - asyncio.get_running_loop().time())
-            disposition = await _redrive_one(consumer, id_, who)
+            disposition = await _redrive_one(consumer, id_, decision)
             statuses[disposition.status] += 1
     out = console()
     if not ids:
@@ -217,18 +235,46 @@ async def _redrive(
     return len(ids) - statuses["processed"] - statuses["duplicate"]
 
 
-async def _redrive_one(consumer: Consumer[Any], id_: str, who: str) -> Disposition:
+async def _ids(consumer: Consumer[Any], letter: str | None, wanted: LetterFilter) -> list[str]:
+    """The letters that are meant."""
+    letters: Any = consumer.dead_letters(**wanted)
+    is_async = isinstance(consumer.semel, AsyncSemelBase)
+    ids = [one.id async for one in letters] if is_async else [one.id for one in letters]
+    return ids if letter is None else [_find(letter, ids)]
+
+
+async def _redrive_one(consumer: Consumer[Any], id_: str, decision: _Decision) -> Disposition:
     """Hand one letter over, between two entries of the audit chain."""
-    semel, target = consumer.semel, f"letter/{id_}"
+    semel, looking = consumer.semel, _look(consumer.name, id_)
     given: Any
     if isinstance(semel, AsyncSemelBase):
-        async with async_recorded(semel, action="redrive", target=target, who=who):
+        found = await engine_of(semel).perform_on(None, looking)
+        async with async_recorded(semel, action="redrive", **_entry_of(found, decision)):
             given = await consumer.redrive(id_)
     else:
-        with recorded(semel, action="redrive", target=target, who=who):
+        found = engine_of(semel).perform_on(None, looking)
+        with recorded(semel, action="redrive", **_entry_of(found, decision)):
             given = consumer.redrive(id_)
     disposition: Disposition = given
     return disposition
+
+
+def _look(consumer: str, id_: str) -> Flow[StoredLetter | None]:
+    name = parse_letter_id(id_)
+    page: LetterPage = yield from ask(
+        ScanLetters(LetterQuery(consumer=consumer, id=name.id, record=name.record), None, 1)
+    )
+    return page.letters[0] if page.letters else None
+
+
+def _entry_of(letter: StoredLetter | None, decision: _Decision) -> dict[str, str]:
+    """What the audit chain says of a decision about a letter, in the words of the server."""
+    from semel.server.audit.targets import letter_target
+
+    named = {"target": "letter:gone", "scope": ""}
+    if letter is not None:
+        named = {"target": letter_target(letter), "scope": letter.scope}
+    return {**named, "who": decision.who, "reason": decision.reason}
 
 
 def _agrees(count: int) -> bool:

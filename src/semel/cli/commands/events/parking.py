@@ -11,7 +11,7 @@ from semel.cli.confirm import Actor, check_reason, login, recorded
 from semel.cli.exit_codes import OTHER, Refused, usage_error
 from semel.cli.printing import console
 from semel.cli.store_option import Url, open_engine
-from semel.core.events.outbox import ParkedChanged, ReleaseParked
+from semel.core.events.outbox import ParkedChanged, ParkedPage, ReleaseParked, ScanParked
 from semel.core.flow import Flow, ask
 from semel.engine.engine import engine_of
 from semel.events import Outbox
@@ -55,18 +55,27 @@ def drop(
 
 
 def _change(url: str | None, stream: str, position: int | None, *, discard: bool, who: str, reason: str = "") -> int:
+    from semel.server.audit.targets import parked_target  # it imports all about the chain
+
     action = "events drop" if discard else "events release"
     with open_engine(url) as semel:
         stream = Outbox(semel, stream).stream
         engine: Any = engine_of(semel)
-        target = f"event/{stream}/{'all' if position is None else position}"
-        with recorded(semel, action=action, target=target, who=who, reason=reason):
+        target, scope = parked_target(stream, position), ""
+        if position is not None:
+            page: ParkedPage = engine.perform_on(None, _look_flow(ScanParked(stream, position - 1, 1)))
+            scope = next((one.stored.event.scope for one in page.events if one.stored.position == position), "")
+        with recorded(semel, action=action, target=target, who=who, scope=scope, reason=reason):
             count: int = engine.perform_on(None, _release_flow(ReleaseParked(stream, position, discard=discard)))
     if position is not None and not count:
         what = "is parked" if discard else "is parked because it failed"
         message = f"No event at position {position} of {stream} {what}; nothing was changed."
         raise Refused("record_not_found", message, OTHER)
     return count
+
+
+def _look_flow(operation: ScanParked) -> Flow[ParkedPage]:
+    return (yield from ask(operation))
 
 
 def _release_flow(operation: ReleaseParked) -> Flow[int]:

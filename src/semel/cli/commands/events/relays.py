@@ -11,13 +11,12 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from semel.api import AsyncSemel
 from semel.cli.commands.events.broker import adapter_of, chosen_broker, kind_of, refuse_options
 from semel.cli.commands.events.live import AsJson, Every, Rate, number_table, showing, stop_signals
 from semel.cli.commands.events.outboxes import lag_flow
 from semel.cli.exit_codes import usage_error
 from semel.cli.printing import as_text
-from semel.cli.store_option import BrokerUrl, load_object, store_at
+from semel.cli.store_option import BrokerUrl, load_object, open_async_engine
 from semel.cli.timefmt import duration
 from semel.engine.engine import engine_of
 from semel.errors import SemelError, TryLater
@@ -120,7 +119,7 @@ async def _open_loaded(path: str) -> AsyncIterator[Relay]:
 
 @asynccontextmanager
 async def _open_new(url: str | None, stream: str, parts: int, publisher: Any) -> AsyncIterator[Relay]:
-    async with AsyncSemel(store_at(url)) as semel, publisher:
+    async with open_async_engine(url) as semel, publisher:
         yield Relay(Outbox(semel, stream), publisher, parts=parts)
 
 

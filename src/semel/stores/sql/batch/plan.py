@@ -281,7 +281,7 @@ def _read_items(dialect: BatchDialect, operation: ReadItems) -> Asking[BatchAnsw
     if operation.status is None:
         rows = yield dialect.command("items", *asked)
     else:
-        rows = yield dialect.command("items_of_status", *asked, int(operation.status))
+        rows = yield dialect.command("items_of_status", *asked, int(operation.status), operation.limit)
     return ItemsFound(tuple(map(_item_of, rows)))
 
 

@@ -65,7 +65,8 @@ SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ? ORDER BY number
 SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? ORDER BY position;
 
 -- name: items_of_status
-SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? AND status = ? ORDER BY position;
+SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? AND status = ? ORDER BY position
+LIMIT ?;
 
 -- name: find_items
 SELECT {item} FROM {item_table} WHERE batch = ? AND id {among} ORDER BY position;

@@ -220,6 +220,15 @@ class BatchContract(Contract, calls=False):
             (2, "empty", b"", None, 0, None, False),
         ]
 
+    async def test_of_one_status_the_first_items_are_read_up_to_a_limit(self, world: World) -> None:
+        batch = await _load(world, 7)
+        pending = int(ItemStatus.PENDING)
+        found = await _read_items(world, batch, status=pending, limit=3)
+        assert [item.position for item in found] == [0, 1, 2]
+        rest = await _read_items(world, batch, first=3, status=pending, limit=100)
+        assert [item.position for item in rest] == [3, 4, 5, 6]
+        assert await _read_items(world, batch, status=int(ItemStatus.FAILED), limit=3) == ()
+
     async def test_loading_goes_on_behind_what_is_there(self, world: World) -> None:
         batch = await _open(world)
         assert await _add(world, batch, 0, 3) == ItemsAdded(3)
