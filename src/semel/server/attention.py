@@ -58,6 +58,7 @@ class Need:
         why: why it needs a person.
         holder: the process that had the oldest one, where it is known.
         suggestion: what to do.
+        cause: for dead letters, the reason that they have in common; empty for everything else.
     """
 
     kind: Kind
@@ -71,15 +72,23 @@ class Need:
     why: str
     holder: Holder | None
     suggestion: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What needs a person, the longest waiting first, and what could not be looked for."""
+    """What needs a person, the longest waiting first, what could not be looked for, and what not to its end.
+
+    Attributes:
+        cut: kinds of which there are so many that not all were looked at: more of them may need a person.
+        without_hook: operations in doubt under `reconcile` whose hook is not known to this process: it cannot ask.
+    """
 
     needs: tuple[Need, ...]
     not_looked_for: tuple[str, ...]
     at: datetime
+    cut: tuple[Kind, ...] = ()
+    without_hook: tuple[str, ...] = ()
 
     @property
     def number(self) -> int:
@@ -107,10 +116,10 @@ class AttentionFinder:
             StoreUnavailable: the store did not answer.
         """
         asked: tuple[str | None, ...] = (None,) if scopes is None else tuple(sorted(scopes))
-        has, missing = self._store.capabilities, list[str]()
+        has, missing, cut, without_hook = self._store.capabilities, list[str](), list[Kind](), set[str]()
         found: list[Need] = []
         if Capability.COUNT in has:
-            found += await self._in_doubt(asked)
+            found += await self._in_doubt(asked, cut, without_hook)
         else:
             missing.append("in_doubt")
         for capability, name, look in (
@@ -119,11 +128,12 @@ class AttentionFinder:
             (Capability.BATCH, "paused_batch", self._paused),
         ):
             if capability in has and Capability.COUNT in has:
-                found += await look(asked)
+                found += await look(asked, cut)
             elif capability in has:
                 missing.append(name)
         found.sort(key=lambda need: (need.oldest, need.kind, need.operation))
-        return Needs(tuple(found), tuple(missing), instant(await self._now_us()))
+        at = instant(await self._now_us())
+        return Needs(tuple(found), tuple(missing), at, tuple(cut), tuple(sorted(without_hook)))
 
     async def backlog(self) -> tuple[tuple[str, int, datetime | None], ...]:
         """How many events of each stream are not published yet, and since when the oldest waits."""
@@ -135,13 +145,16 @@ class AttentionFinder:
             for one in measured.streams
         )
 
-    async def _in_doubt(self, scopes: tuple[str | None, ...]) -> list[Need]:
+    async def _in_doubt(self, scopes: tuple[str | None, ...], cut: list[Kind], without_hook: set[str]) -> list[Need]:
         groups = _Groups[tuple[str, Doubt], StoredRecord]()
         now_us = await self._now_us()
         for scope in scopes:
             async for record in self._records_in_doubt(scope, groups):
                 if _needs_person(record, self._untouched, now_us):
                     groups.add((record.key.operation, record.in_doubt_policy), record, record.updated_us)
+                if record.in_doubt_policy == "reconcile" and not self._has_hook(record.key.operation):
+                    without_hook.add(record.key.operation)
+        cut += ["in_doubt"] * groups.is_cut
         needs = []
         for (operation, policy), group in groups.found.items():
             oldest = group.oldest
@@ -163,6 +176,10 @@ class AttentionFinder:
             )
         return needs
 
+    def _has_hook(self, operation: str) -> bool:
+        known = engine_of(self._semel).known.get(operation)
+        return known is not None and known.policy.reconcile is not None
+
     async def _records_in_doubt(self, scope: str | None, groups: _Groups[Any, Any]) -> AsyncIterator[StoredRecord]:
         cursor: tuple[int, bytes] | None = None
         while groups.has_room():
@@ -175,7 +192,7 @@ class AttentionFinder:
                 return
         groups.is_cut = True
 
-    async def _letters(self, scopes: tuple[str | None, ...]) -> list[Need]:
+    async def _letters(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[tuple[str, str], StoredLetter](most=1_000)
         for scope in scopes:
             cursor: tuple[int, bytes] | None = None
@@ -189,6 +206,7 @@ class AttentionFinder:
                     break
             else:
                 groups.is_cut = True
+        cut += ["dead_letter"] * groups.is_cut
         return [
             Need(
                 kind="dead_letter",
@@ -202,11 +220,12 @@ class AttentionFinder:
                 why=f"the consumer {consumer} could not process them: {reason.replace('_', ' ')}",
                 holder=None,
                 suggestion="Look at the error; redrive once its cause is gone, or discard.",
+                cause=reason,
             )
             for (consumer, reason), group in groups.found.items()
         ]
 
-    async def _parked(self, scopes: tuple[str | None, ...]) -> list[Need]:
+    async def _parked(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         measured = await self._ask(MeasureLag(None, 1))
         needs = []
         for stream in (one.stream for one in measured.streams if one.failed):
@@ -221,6 +240,8 @@ class AttentionFinder:
                         keys.add(event.stored.event.ordering_key or event.stored.position)
                         groups.add(stream, event, event.parked_us)
                 after = page.after
+            if after is not None and "parked_key" not in cut:
+                cut.append("parked_key")
             needs += [
                 Need(
                     kind="parked_key",
@@ -239,7 +260,7 @@ class AttentionFinder:
             ]
         return needs
 
-    async def _paused(self, scopes: tuple[str | None, ...]) -> list[Need]:
+    async def _paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[str, StoredBatch](most=1_000)
         for scope in scopes:
             after, is_last = 0, False
@@ -251,6 +272,7 @@ class AttentionFinder:
                     after = batch.number
                 is_last = not page
             groups.is_cut = groups.is_cut or not is_last
+        cut += ["paused_batch"] * groups.is_cut
         return [
             Need(
                 kind="paused_batch",
