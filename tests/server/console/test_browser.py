@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -181,7 +182,8 @@ def test_rows_that_come_to_an_empty_page_can_be_chosen_and_decided_about(reader:
     expect(page.locator("main")).to_contain_text("1 of 1 would be done")
 
 
-def test_a_promise_that_does_not_hold_is_red(browser: Browser, tmp_path: Path) -> None:
+def test_a_promise_that_does_not_hold_is_red(browser: Browser, filled: Path, tmp_path: Path) -> None:
+    shutil.copy(filled, tmp_path / "shop.db")
     settings = ServerSettings(authentication=False)
     app = make_server_app(AsyncSemel(tmp_path / "shop.db"), settings, due=lambda now: now + timedelta(hours=1))
     with served(app) as address:

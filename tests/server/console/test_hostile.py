@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -20,6 +22,7 @@ from semel.batch import Batches
 from semel.events import Backoff, Consumer, Event, Outbox, Relay
 from semel.server import User, console_app
 from tests.attack.test_attacks import HOSTILE as OF_DATABASES
+from tests.effort import FULL
 from tests.server.console.sample_site import Reader, Site, run_apart, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -39,6 +42,8 @@ OF_PAGES: Final = (
     "\u202e<\u2066script\u200b>\ufeff",
     "&lt;script&gt;window.hacked=1&lt;/script&gt;&#x3c;img src=x onerror=window.hacked=1>",
 )
+OF_EVENTS: Final = tuple(text for text in OF_PAGES if "\t" not in text)  # events refuse control characters
+PAGES_OF_A_KIND: Final = 40 if FULL else 3
 TEXTS: Final = (*OF_PAGES, *OF_DATABASES)
 LIVE: Final = (
     "main img, main script, main iframe, main object, main base, main style, main math, meta[http-equiv], [onload], "
@@ -104,7 +109,7 @@ def _keep_letters(semel: Semel) -> None:
     def placed(event: Event) -> None:
         raise Bad(EVIL)
 
-    for number, text in enumerate(OF_PAGES):
+    for number, text in enumerate(OF_EVENTS):
         consumer.handle(
             Event(
                 type="x<img src=x onerror=window.hacked=1>",
@@ -134,7 +139,7 @@ class _Refuses:
 async def _park(path: Path) -> None:
     async with AsyncSemel(path) as semel:
         outbox = Outbox(semel, OF_PAGES[0])
-        for number, text in enumerate(OF_PAGES):
+        for number, text in enumerate(OF_EVENTS):
             event = Event(type=f"t{text}", source="/shop", id=f"o-{number}", subject=text, data=None)
             await outbox.add(event, ordering_key=text, autonomous=True)
         relay = Relay(outbox, _Refuses(), max_attempts=1)
@@ -170,19 +175,19 @@ def _is_inert(reader: Reader, place: str) -> list[str]:
 
 def test_every_page_with_hostile_texts_shows_them_as_text(mallory: Reader) -> None:
     start = mallory.site.url("/")
-    waiting, seen = [start], {start}
-    opened = 0
+    waiting, seen, opened = [start], {start}, Counter[str]()
     while waiting:
         place = waiting.pop(0)
-        opened += 1
-        for link in _is_inert(mallory, place):
-            bare = link.partition("#")[0]
-            if bare not in seen and len(seen) < 160:
-                seen.add(bare)
-                waiting.append(bare)
-    kinds = {place.removeprefix(mallory.site.url()).partition("?")[0].partition("/")[0] for place in seen}
-    assert {"overview", "records", "batches", "batch", "events", "audit", "process", "act", "doctor"} <= kinds
-    print(f"{opened} pages")
+        kind = re.sub(r"[0-9a-f]{64}", "*", place.removeprefix(start).partition("?")[0])
+        if opened[kind] == PAGES_OF_A_KIND:
+            continue
+        opened[kind] += 1
+        found = {link.partition("#")[0] for link in _is_inert(mallory, place)}
+        waiting += sorted(found - seen)
+        seen |= found
+    wanted = {"overview", "records", "records/*", "batches", "batch", "bulk", "doctor", "audit", "process", "act"}
+    assert wanted | {"records/*/body", "events", "events/letters", "events/letter", "events/parked"} <= opened.keys()
+    print(f"{opened.total()} pages")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +195,7 @@ def test_every_page_with_hostile_texts_shows_them_as_text(mallory: Reader) -> No
 )
 def test_a_page_that_is_asked_for_by_hostile_texts_shows_them_as_text(mallory: Reader, place: str) -> None:
     names = ("consumer", "letter", "stream", "scope", "id", "actor", "target", "q", "do", "reason", "type", "subject")
-    for text in OF_PAGES:
+    for text in OF_PAGES if FULL else OF_PAGES[::5]:
         _is_inert(mallory, mallory.site.url(f"{place}?{urlencode(dict.fromkeys(names, text))}"))
 
 
@@ -199,14 +204,14 @@ def test_bodies_of_letters_and_records_are_text(mallory: Reader) -> None:
     consumer = urlencode({"consumer": "<script>window.hacked=1</script>"})
     _is_inert(mallory, mallory.site.url(f"/events/letters?{consumer}"))
     bodies = page.locator("td a", has_text="show").evaluate_all("links => links.map(link => link.href)")
-    assert len(bodies) == len(OF_PAGES)
-    for body in bodies:
+    assert len(bodies) == len(OF_EVENTS)
+    for body in bodies if FULL else bodies[::4]:
         _is_inert(mallory, body)
         assert page.locator("pre").count() == 1
     page.goto(mallory.site.url("/records?operation=import&status=completed"))
     records = page.locator("tbody a").evaluate_all("links => links.map(link => link.href)")
     assert records
-    for record in records:
+    for record in records if FULL else records[::4]:
         _is_inert(mallory, f"{record}/body")
         assert page.locator("pre").count() == 2  # the outcome and the step
 
