@@ -2,17 +2,17 @@
 
 - Under `hold` a record in doubt needs a person at once; under `reconcile` once its hook could not tell; under `rerun`
   where nobody has asked for it again for a quarter of an hour. The rest is taken care of by retries, hooks and sweeps.
-- Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records and
-  letters are looked at: beyond that a number is a least one, and says so.
+- Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records are
+  looked at, and `MOST_ON_A_PAGE` where somebody waits: beyond that a number is a least one, and says so.
 - What a store could only find by reading everything is named as not looked for, never as "nothing".
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from semel.api import AsyncSemel
 from semel.batch.control import list_page
@@ -32,7 +32,9 @@ from semel.server.actions import Actions
 from semel.server.engines import perform
 
 MOST: Final = 10_000
-"""How many records, letters or events of each kind are looked at."""
+"""How many records in doubt are looked at."""
+MOST_ON_A_PAGE: Final = 1_000
+"""The same where a page has to come at once, and again every other second; and how many letters, events and batches."""
 UNTOUCHED: Final = timedelta(minutes=15)
 """For how long nobody may have asked for a record under `rerun` before it needs a person."""
 _PAGE: Final = 500
@@ -40,6 +42,7 @@ _BACKLOG: Final = 100_000
 K = TypeVar("K")
 T = TypeVar("T")
 Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +105,17 @@ class AttentionFinder:
     Args:
         semel: the engine on whose store to look.
         untouched: how long a record under `rerun` may wait for its next attempt.
+        most: how many records in doubt are looked at.
     """
 
-    def __init__(self, semel: AsyncSemel, *, untouched: timedelta = UNTOUCHED) -> None:
+    def __init__(self, semel: AsyncSemel, *, untouched: timedelta = UNTOUCHED, most: int = MOST) -> None:
         self._semel = semel
+        self._most = most
         self._untouched = untouched
         self._store = engine_of(semel).store
 
-    async def look(self, scopes: Iterable[str] | None = None) -> Needs:
-        """What needs a person in these scopes; None: in all of them.
+    async def look(self, scopes: Iterable[str] | None = None, *, kinds: Collection[Kind] = KINDS) -> Needs:
+        """What needs a person in these scopes, of these kinds; None: in all of them.
 
         Raises:
             StoreUnavailable: the store did not answer.
@@ -118,18 +123,20 @@ class AttentionFinder:
         asked: tuple[str | None, ...] = (None,) if scopes is None else tuple(sorted(scopes))
         has, missing, cut, without_hook = self._store.capabilities, list[str](), list[Kind](), set[str]()
         found: list[Need] = []
-        if Capability.COUNT in has:
+        if "in_doubt" in kinds and Capability.COUNT in has:
             found += await self._in_doubt(asked, cut, without_hook)
-        else:
+        elif "in_doubt" in kinds:
             missing.append("in_doubt")
         for capability, name, look in (
             (Capability.LETTERS, "dead_letter", self._letters),
             (Capability.OUTBOX, "parked_key", self._parked),
             (Capability.BATCH, "paused_batch", self._paused),
         ):
-            if capability in has and Capability.COUNT in has:
+            if name not in kinds or capability not in has:
+                continue
+            if Capability.COUNT in has:
                 found += await look(asked, cut)
-            elif capability in has:
+            else:
                 missing.append(name)
         found.sort(key=lambda need: (need.oldest, need.kind, need.operation))
         at = instant(await self._now_us())
@@ -146,7 +153,7 @@ class AttentionFinder:
         )
 
     async def _in_doubt(self, scopes: tuple[str | None, ...], cut: list[Kind], without_hook: set[str]) -> list[Need]:
-        groups = _Groups[tuple[str, Doubt], StoredRecord]()
+        groups = _Groups[tuple[str, Doubt], StoredRecord](self._most)
         now_us = await self._now_us()
         for scope in scopes:
             async for record in self._records_in_doubt(scope, groups):
@@ -193,7 +200,7 @@ class AttentionFinder:
         groups.is_cut = True
 
     async def _letters(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
-        groups = _Groups[tuple[str, str], StoredLetter](most=1_000)
+        groups = _Groups[tuple[str, str], StoredLetter](MOST_ON_A_PAGE)
         for scope in scopes:
             cursor: tuple[int, bytes] | None = None
             while groups.has_room():
@@ -229,7 +236,7 @@ class AttentionFinder:
         measured = await self._ask(MeasureLag(None, 1))
         needs = []
         for stream in (one.stream for one in measured.streams if one.failed):
-            groups = _Groups[str, ParkedEvent](most=1_000)
+            groups = _Groups[str, ParkedEvent](MOST_ON_A_PAGE)
             keys: set[str | int] = set()
             after: int | None = 0
             while after is not None and groups.has_room():
@@ -261,7 +268,7 @@ class AttentionFinder:
         return needs
 
     async def _paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
-        groups = _Groups[str, StoredBatch](most=1_000)
+        groups = _Groups[str, StoredBatch](MOST_ON_A_PAGE)
         for scope in scopes:
             after, is_last = 0, False
             while groups.has_room() and not is_last:
@@ -308,14 +315,15 @@ class AttentionFinder:
         return await perform(self._semel, _asking(operation))
 
 
-async def needs_of(actions: Actions, user: User) -> Needs:
-    """What needs a person, in the scopes that exist for a user.
+async def needs_of(actions: Actions, user: User, kinds: Collection[Kind] = KINDS) -> Needs:
+    """What needs a person, in the scopes that exist for a user, of these kinds.
 
     Raises:
         Refused: the user may not list records, or the store did not answer.
     """
     actions.demand(user, Permission.LIST)
-    return await actions.told(AttentionFinder(actions.semel).look(user.scopes))
+    finder = AttentionFinder(actions.semel, most=MOST_ON_A_PAGE)
+    return await actions.told(finder.look(user.scopes, kinds=kinds))
 
 
 @dataclass(slots=True)
@@ -330,7 +338,7 @@ class _Group(Generic[T]):
 class _Groups(Generic[K, T]):
     """What was found, in groups, and how much was looked at for it."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int) -> None:
         self.found: dict[K, _Group[T]] = {}
         self.looked_at = 0
         self.is_cut = False

@@ -25,7 +25,8 @@ def with_way_back(request: Request, sign_in: str) -> str:
 def way_back(request: Request) -> str:
     """The page that was asked for before somebody signed in; the first page where none of this site is named."""
     place = request.query_params.get(_TO, "/")
-    return request.scope.get("root_path", "") + (place if _is_here(place) else "/")
+    root: str = request.scope.get("root_path", "")
+    return root + (place if _is_here(place) else "/")
 
 
 def _is_here(place: str) -> bool:

@@ -53,7 +53,7 @@ async def show_events(view: View) -> Response:
         streams = [StreamRow(lag) for lag in await view.actions.streams(view.user)]
     except Forbidden:
         view.actions.demand(view.user, Permission.LIST)  # a user of some scopes sees no streams, which have none
-    needs = await needs_of(view.actions, view.user)
+    needs = await needs_of(view.actions, view.user, ("dead_letter",))
     return view.page(
         "events.html",
         here="/events",
