@@ -26,6 +26,7 @@ from examples.launching.postgresql import ServerMissing
 from examples.start.console import start_console
 from examples.start.everything import NAMES, Everything
 from examples.start.folders import own_folder
+from examples.start.operations import Operations
 from examples.start.pages import Pages
 from examples.start.runs import Runs
 from examples.start.stores import SqliteStores, Stores, start_postgresql
@@ -76,14 +77,19 @@ async def _serve(options: Options, folder: Path, page: socket.socket, sockets: l
         stores: Stores = SqliteStores(folder)
         if options.on == "postgresql":
             stores = await start_postgresql(supervision, NAMES)
+        hospital = address_of(services[NAMES.index("hospital")])
+        links = {"hospital": {"The process": f"{hospital}/instances/{{process_instance}}"}}
         started, looking = await asyncio.gather(
             Everything(supervision, stores, folder, services).start(),
             # It opens the stores at its first request, when the services have made them.
-            start_console(supervision, console, {name: stores.url(name) for name in NAMES}),
+            start_console(supervision, console, {name: stores.url(name) for name in NAMES}, links),
         )
         runs = Runs([one.service for one in started])
         supervision.stack.push_async_callback(runs.close)
-        app = Pages(runs, stores.name, {name: f"{address_of(console)}/{name}/records" for name in NAMES}).make_app()
+        operations = Operations(address_of(console))
+        supervision.stack.push_async_callback(operations.close)
+        consoles = {name: f"{address_of(console)}/{name}/" for name in NAMES}
+        app = Pages(runs, stores.name, consoles, operations.look).make_app()
         children = [*stores.children, looking, *(child for one in started for child in one.children)]
         async with _serving(app, page):
             greet("Start at", page.getsockname()[1], options.port, TRY)

@@ -12,41 +12,61 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.routing import Mount
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 
 from examples.launching.children import Child
 from examples.launching.launcher import Supervision, start_all
 from examples.launching.serving import serve
+from examples.start.operations import PLACE
 from semel import AsyncSemel
+from semel.errors import SemelError
 from semel.server import User, console_app
+from semel.server.actions import Actions, make_actions
+from semel.server.attention import needs_of
 
 STORES: Final = "START_STORES"
+LINKS: Final = "START_LINKS"
+YOU: Final = User("you", roles={"admin"})
+LATEST: Final = 3
+_READ: Final = 20
+"""How many are read to find the latest that are not semel's own, such as the claims of a relay."""
+_LONGEST: Final = 40
 
 
-async def start_console(supervision: Supervision, listener: socket.socket, stores: Mapping[str, str]) -> Child:
-    """Start it on these stores, by the names of their services; it answers on `listener`."""
+async def start_console(
+    supervision: Supervision, listener: socket.socket, stores: Mapping[str, str], links: Mapping[str, Mapping[str, str]]
+) -> Child:
+    """Start it on these stores, by the names of their services; it answers on `listener`, and links back to them."""
     fd = listener.fileno()
     child = Child(
         "examples.start.console",
         *("--fd", str(fd)),
         pipe=supervision.watched,
         fds=[fd],
-        variables={STORES: json.dumps(dict(stores))},
+        variables={
+            STORES: json.dumps(dict(stores)),
+            LINKS: json.dumps({name: dict(one) for name, one in links.items()}),
+        },
     )
     await start_all([child], supervision)
     return child
 
 
-def make_app(stores: Mapping[str, str]) -> Starlette:
-    """The consoles of these stores, each below its name."""
+def make_app(stores: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) -> Starlette:
+    """The consoles of these stores, each below its name, and what is seen of all of them at a glance."""
     engines = {name: AsyncSemel(url) for name, url in stores.items()}
+    actions = {name: make_actions(semel) for name, semel in engines.items()}
 
     def find_user(request: Request) -> User:
-        return User("you", roles={"admin"})
+        return YOU
+
+    async def tell_latest(request: Request) -> Response:
+        return JSONResponse({name: told for name in engines if (told := await _glance(actions[name])) is not None})
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -54,9 +74,34 @@ def make_app(stores: Mapping[str, str]) -> Starlette:
         for semel in engines.values():
             await semel.close()
 
-    routes = [Mount(f"/{name}", console_app(semel, user=find_user)) for name, semel in engines.items()]
-    return Starlette(routes=routes, lifespan=lifespan)
+    consoles = [
+        Mount(f"/{name}", console_app(semel, user=find_user, links=links.get(name))) for name, semel in engines.items()
+    ]
+    return Starlette(routes=[Route(PLACE, tell_latest), *consoles], lifespan=lifespan)
+
+
+async def _glance(actions: Actions) -> dict[str, Any] | None:
+    """The latest operations of a store, and how many need a person; None where it is away."""
+    try:
+        page = await actions.list(YOU, limit=_READ, newest_first=True)
+        needs = await needs_of(actions, YOU)
+    except SemelError:
+        return None
+    shown = [record for record in page.records if not record.key.operation.startswith("semel:")][:LATEST]
+    return {
+        "needs": needs.number,
+        "latest": [
+            {
+                "status": str(record.status),
+                "operation": record.key.operation,
+                "key": record.key.value[:_LONGEST],
+                "replays": record.replays,
+                "reference": record.reference,
+            }
+            for record in shown
+        ],
+    }
 
 
 if __name__ == "__main__":
-    serve("examples.start.console", lambda: make_app(json.loads(os.environ[STORES])))
+    serve("examples.start.console", lambda: make_app(json.loads(os.environ[STORES]), json.loads(os.environ[LINKS])))

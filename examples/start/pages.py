@@ -7,6 +7,7 @@ pages do, and uses what they have.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,9 +19,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from examples.hotel import frame
+from examples.start.operations import Glance
 from examples.start.runs import Runs
 
 HERE: Final = Path(__file__).parent
+Look = Callable[[], Awaitable[Mapping[str, Glance]]]
 
 
 class Pages:
@@ -30,12 +33,14 @@ class Pages:
         runs: the services, and what is pressed.
         store: what the services run on, for people.
         console: where the console of a service is, by its name; empty where there is none.
+        look: says what the consoles show now.
     """
 
-    def __init__(self, runs: Runs, store: str, console: dict[str, str]) -> None:
+    def __init__(self, runs: Runs, store: str, console: Mapping[str, str], look: Look) -> None:
         self._runs = runs
         self._store = store
         self._console = console
+        self._look = look
         shared = PrefixLoader({"hotel": FileSystemLoader(frame.HERE / "templates")})
         self._templates = Environment(
             loader=ChoiceLoader([FileSystemLoader(HERE / "templates"), shared]),
@@ -64,6 +69,7 @@ class Pages:
             is_running=any(service.running for service in self._runs.services),
             store=self._store,
             console=self._console,
+            glances=await self._look(),
         )
         return HTMLResponse(text, headers=frame.HEADERS)
 

@@ -94,6 +94,20 @@ def _read_texts(given: object) -> tuple[str, ...]:
     raise ValueError("a list of texts, or texts with commas between them")
 
 
+def _read_links(given: object) -> dict[str, str]:
+    """Addresses by what they are called: a table, or `name=address` with commas between."""
+    if isinstance(given, str):
+        pairs = [part.strip().partition("=") for part in given.split(",")]
+        given = {name: address for name, _, address in pairs}
+    if (
+        isinstance(given, dict)
+        and given
+        and all(isinstance(one, str) and one for pair in given.items() for one in pair)
+    ):
+        return given
+    raise ValueError('a table such as { Trace = "https://…/{trace_id}" }, or name=address with commas between them')
+
+
 def _read_time(given: object) -> time:
     if isinstance(given, time):
         return given
@@ -167,6 +181,7 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
         "open_metrics": _read_flag,
         "console": _read_flag,
         "consumers": _read_texts,
+        "links": _read_links,
     },
     "security": {"active_key": _read_text, "key_file": _read_text, "accept_plain": _read_flag},
     "telemetry": {

@@ -227,7 +227,31 @@ async def test_an_error_that_nobody_expects_ends_its_entry(desk: Desk, monkeypat
     async def breaks(*args: Any, **named: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(desk.semel, "resolve", breaks)
+    monkeypatch.setattr(desk.actions, "_decide", breaks)
     with pytest.raises(ZeroDivisionError):
         await desk.actions.cancel(OPERATOR, record.reference, reason=WHY)
     assert await desk.outcomes() == ["begun", "failed: ZeroDivisionError"]
+
+
+@pytest.mark.parametrize("what", ["cancel", "reopen"])
+async def test_a_record_that_goes_on_after_it_was_found_is_not_decided_about(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    seen = await (desk.in_doubt() if what == "cancel" else desk.failed("doubt"))
+    found = desk.actions.find
+
+    async def find_and_dawdle(user: User, reference: str) -> Any:
+        record = await found(user, reference)
+        if what == "cancel":
+            await desk.semel.resolve(record.key, DidNotHappen(), reason="somebody was quicker")
+            await desk.in_doubt()
+        else:
+            await desk.semel.reopen(record.key, reason="somebody was quicker")
+            await desk.failed("doubt")
+        return record
+
+    monkeypatch.setattr(desk.actions, "find", find_and_dawdle)
+    with pytest.raises(NotPossible, match="has changed since it was looked at"):
+        await getattr(desk.actions, what)(OPERATOR, seen.reference, reason=WHY, fence=seen.fence)
+    assert (await desk.read("doubt")).status == ("in_doubt" if what == "cancel" else "failed")
+    assert (await desk.outcomes())[-1] == "refused: not_possible"

@@ -132,3 +132,32 @@ async def test_a_user_is_shown_what_is_in_their_scopes_alone(desk: Desk) -> None
     acme = User("anna", {"viewer"}, scopes={"acme"})
     assert (await needs_of(desk.actions, acme)).number == 1
     assert (await needs_of(desk.actions, VIEWER)).number == 3
+
+
+async def test_what_was_not_looked_at_to_its_end_is_never_called_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        await desk.running(f"young-{number}", policy=RERUN)
+    desk.clock.advance(60)
+    await desk.semel.sweep()
+    monkeypatch.setattr("semel.server.attention._PAGE", 1)
+    finder = AttentionFinder(desk.semel)
+    monkeypatch.setattr("semel.server.attention._Groups.has_room", lambda groups: groups.looked_at < 2)
+    found = await finder.look()
+    assert (found.needs, found.cut) == ((), ("in_doubt",))
+    monkeypatch.setattr("semel.server.attention._Groups.has_room", lambda groups: True)
+    assert (await finder.look()).cut == ()
+
+
+async def test_operations_whose_hook_is_not_known_here_are_named(desk: Desk) -> None:
+    await desk.in_doubt("asked", policy=RECONCILED)
+    assert (await look(desk)).without_hook == ()
+    stranger = AsyncSemel(engine_of(desk.semel).store, clock=desk.clock)
+    assert (await AttentionFinder(stranger).look()).without_hook == ("charge",)
+
+
+async def test_letters_of_two_reasons_are_two_needs_that_say_which(desk: Desk) -> None:
+    await put_letter(desk, "billing")
+    (need,) = (await look(desk)).needs
+    assert need.cause == "exhausted"

@@ -48,10 +48,10 @@ def is_gone(pid: int) -> bool:
 
 
 @contextmanager
-def launched(folder: Path, *arguments: str) -> Iterator[Launched]:
-    """`python -m examples.start`, once everything answers."""
+def launched(folder: Path, *arguments: str, root: Path = ROOT) -> Iterator[Launched]:
+    """`python -m examples.start` of this checkout or of a clone, once everything answers."""
     command = [sys.executable, "-m", "examples.start", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"}
     with child(command, cwd=folder, env=environment, stdout=PIPE) as process:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(4)]

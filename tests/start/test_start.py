@@ -54,7 +54,7 @@ def page(browser: Browser) -> Iterator[Page]:
     assert errors == []
 
 
-def _press_all(page: Page, wanted: set[str] | None = None) -> dict[str, str]:
+def press_all(page: Page, wanted: set[str] | None = None) -> dict[str, str]:
     """Press every button, those of different services side by side; gives the line that each left."""
     buttons = {
         name: [str(one.get_attribute("id")) for one in page.locator(f"#{name} .troubles button").all()]
@@ -109,20 +109,42 @@ def _take_pictures(browser: Browser, address: str) -> None:
         (ROOT / "docs" / "images" / "start-page.png").write_bytes((ARTIFACTS / "page.png").read_bytes())
 
 
+def _follow_operations(page: Page) -> None:
+    """See that the page shows what the consoles show, and that it leads there."""
+    for name in NAMES:
+        expect(page.locator(f"#{name} .latest li").first).to_be_visible()
+    expect(page.locator("#hotel .latest")).to_contain_text("hotel.charge")
+    shown = page.locator("#hotel .latest li a").first
+    with page.context.expect_page() as opened:
+        shown.click(modifiers=["ControlOrMeta"])
+    expect(opened.value.locator(".timeline")).to_be_visible()
+    opened.value.close()
+    page.goto(str(page.locator("#hospital .operations").get_attribute("href")) + "?status=completed")
+    page.locator("tbody a").first.click()
+    back = page.get_by_role("link", name="The process")
+    expect(back).to_have_attribute("href", re.compile(r"/instances/\S+$"))
+    back.click()
+    expect(page.locator("main")).to_contain_text("claim", ignore_case=True)
+    page.go_back()
+    page.go_back()
+    page.go_back()
+
+
 def test_every_button_says_what_happened_and_ctrl_c_leaves_nothing_for_the_next_start(
     tmp_path: Path, port: str, browser: Browser, page: Page
 ) -> None:
     with launched(tmp_path, "--port", port) as run:
         page.goto(run.address)
         expect(page.get_by_role("heading", level=1)).to_contain_text("Click Send it fifty times")
-        lines = _press_all(page)
+        lines = press_all(page)
         assert len(lines) == 17
         for service in NAMES:
             assert FIFTY[service] in lines[f"{service}-fifty"]
             assert all(ONE[service] in line for name, line in lines.items() if name.startswith(f"{service}-"))
         made, wanted = (page.locator("#totals dd").nth(place).inner_text() for place in (2, 1))
         assert made == wanted != "0 effects"
-        for link in page.locator(".links a").all():
+        _follow_operations(page)
+        for link in page.locator(".links a, .latest a").all():
             assert httpx.get(str(link.get_attribute("href")), timeout=PATIENCE).status_code == 200
         page.goto(str(page.locator("#hotel .operations").get_attribute("href")))
         expect(page.locator("main")).to_contain_text("hotel.charge")
@@ -147,7 +169,7 @@ def test_on_postgresql_the_server_is_stopped_and_nothing_is_left_of_it(tmp_path:
     with launched(tmp_path, "--port", port, "--on", "postgresql") as run:
         page.goto(run.address)
         expect(page.get_by_role("contentinfo")).to_contain_text("PostgreSQL")
-        lines = _press_all(page, None if FULL else {"stop"})
+        lines = press_all(page, None if FULL else {"stop"})
         assert all("The PostgreSQL server was stopped as by a crash" in lines[f"{name}-stop"] for name in NAMES)
         (data,) = re.findall(r"postgres -D (\S+)", " ".join(run.processes().values()))
         assert Path(data).exists()

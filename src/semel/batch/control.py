@@ -73,9 +73,11 @@ def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
     return found
 
 
-def list_page(scope: str | None, state: State | None, after: int) -> Flow[tuple[StoredBatch, ...]]:
-    """Some batches of a scope, or of all, after that one."""
-    found = yield from ask(ListBatches(scope, state, after, PAGE_OF_BATCHES))
+def list_page(
+    scope: str | None, state: State | None, after: int, *, newest_first: bool = False
+) -> Flow[tuple[StoredBatch, ...]]:
+    """Some batches of a scope, or of all, after that one; with `newest_first` before that one, and 0 is the end."""
+    found = yield from ask(ListBatches(scope, state, after, PAGE_OF_BATCHES, newest_first))
     return found.batches
 
 

@@ -95,6 +95,8 @@ def is_stuck(record: StoredRecord, now: int) -> bool:
 
 def may_resolve(record: StoredRecord, operation: Resolve, now: int) -> bool:
     """Whether the record is in doubt, or may be forced; for a correction, whether it is still the one that was seen."""
+    if operation.fence is not None and record.fence != operation.fence:
+        return False
     if operation.corrects is not None:
         seen = record.status is Status.COMPLETED and record.nonce == operation.corrects
         return seen and not record.erased and operation.status is Status.COMPLETED

@@ -158,7 +158,8 @@ class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
     The nonce shuts out a running attempt. With `error` a failure is final, without it the key may be claimed again.
     With `force` a live lease is ended, too: its holder can record nothing any more. With `corrects` no doubt is ended:
     it is the nonce of the completed record that was seen, whose outcome is replaced unless it was erased or resolved
-    since. `operation` as in `Read`.
+    since. With `fence` the decision is about the record as it had that fence: one that has gone on since is left alone.
+    `operation` as in `Read`.
     """
 
     digest: bytes
@@ -170,6 +171,7 @@ class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
     corrects: bytes | None = None
     error: Failure | None = None
     force: bool = False
+    fence: int | None = None
 
 
 class Reopen(msgspec.Struct, Asks["Reopened | StateMismatch"], frozen=True):

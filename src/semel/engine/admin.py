@@ -201,15 +201,17 @@ def resolve(
     known: RegisteredOperation | None,
     correct: bool = False,
     force: bool = False,
+    fence: int | None = None,
 ) -> Flow[StoredRecord]:
     """End a doubt by decision. Where the operation is known, a value has to fit what it declares to return.
 
     With `correct`, replace the value that an earlier `Happened` stated: that it happened stays, and nothing runs again.
     With `force`, end a live lease, too: its holder can record nothing any more.
+    With `fence`, decide about the record as it had that fence, and about no other.
 
     Raises:
         UsageError: no reason was given, or the resolution is none.
-        NotResolvable: nothing is in doubt under that key, or, with `correct`, no value was stated.
+        NotResolvable: nothing is in doubt under that key, its fence is another, or nothing was stated to `correct`.
     """
     if not isinstance(reason, str) or not reason.strip():
         message = "resolve() needs a reason, which is kept with the record; nothing was changed."
@@ -222,9 +224,9 @@ def resolve(
         _check_fit(outcome, known)
     corrects = (yield from _stated(key, resolution)) if correct else None
     note = Note(type(resolution).__name__, reason[:1000], by)
-    decision = Resolve(key.digest, nonce, status, outcome, note.text(), key.operation, corrects, error)
+    decision = Resolve(key.digest, nonce, status, outcome, note.text(), key.operation, corrects, error, fence=fence)
     answer = yield from ask(decision)
-    if force and isinstance(answer, StateMismatch) and answer.record and answer.record.status is Status.RUNNING:
+    if force and isinstance(answer, StateMismatch) and _is_running(answer.record, fence):
         # Only now, so that the note says truly whether a live lease was ended.
         answer = yield from ask(replace(decision, note=replace(note, forced=True).text(), force=True))
     match answer:
@@ -234,8 +236,24 @@ def resolve(
             message = f"There is no record {key.reference[:16]}; nothing was changed."
             raise NotResolvable(message)
         case StateMismatch(StoredRecord() as record):
-            raise not_resolvable(record)
+            raise not_resolvable(record) if _has_fence(record, fence) else _changed(record)
     raise AssertionError(answer)
+
+
+def _is_running(record: StoredRecord | None, fence: int | None) -> bool:
+    return record is not None and record.status is Status.RUNNING and _has_fence(record, fence)
+
+
+def _has_fence(record: StoredRecord, fence: int | None) -> bool:
+    """Whether it is still the record that was seen, where somebody says which one that was."""
+    return fence is None or record.fence == fence
+
+
+def _changed(record: StoredRecord) -> NotResolvable:
+    return NotResolvable(
+        f"The record {record.reference[:16]} has changed since it was looked at; nothing was changed. Look again.",
+        reference=record.reference,
+    )
 
 
 def not_resolvable(record: StoredRecord | Record) -> NotResolvable:
@@ -306,8 +324,10 @@ def _decide(resolution: Resolution) -> tuple[_Settled, bytes | None, Failure | N
             raise UsageError(message)
 
 
-def reopen(key: Key, *, reason: str, by: str, nonce: bytes) -> Flow[StoredRecord]:
+def reopen(key: Key, *, reason: str, by: str, nonce: bytes, fence: int | None = None) -> Flow[StoredRecord]:
     """Let a key run again whose failure was final, or that was cancelled; its attempts are counted from none.
+
+    With `fence`, decide about the record as it had that fence, and about no other.
 
     Raises:
         UsageError: no reason was given.
@@ -320,6 +340,8 @@ def reopen(key: Key, *, reason: str, by: str, nonce: bytes) -> Flow[StoredRecord
     found = yield from ask(Read(key.digest, operation=key.operation))
     if found.record is None or _has_expired(found.record, found.now_us):
         raise _not_found(key)
+    if not _has_fence(found.record, fence):
+        raise _changed(found.record)
     note = Note(_REOPENED, reason[:1000], by).text()
     answer = yield from ask(Reopen(key.digest, nonce, found.record.nonce, note, key.operation))
     match answer:

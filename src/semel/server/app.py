@@ -30,6 +30,7 @@ from semel.server.api.protection import Protection, check_site, read_bounded
 from semel.server.api.routes import Api, problem, refused_response
 from semel.server.api.signin import Anybody, ByApplication, ByToken, FindUser, SignIn
 from semel.server.api.views import Health
+from semel.server.api.way_back import way_back
 from semel.server.attention import AttentionFinder
 from semel.server.engines import perform
 from semel.server.tokens import Tokens
@@ -198,7 +199,7 @@ def _session_routes(sign_in: ByToken) -> list[Route]:
             return refused_response(error)
         if user is None:
             return page(request, "This token is unknown, expired or revoked.", 401)
-        response = RedirectResponse(request.scope.get("root_path", "") + "/", 303)
+        response = RedirectResponse(way_back(request), 303)
         sign_in.open_session(request, response, secret)
         return response
 

@@ -2,17 +2,17 @@
 
 - Under `hold` a record in doubt needs a person at once; under `reconcile` once its hook could not tell; under `rerun`
   where nobody has asked for it again for a quarter of an hour. The rest is taken care of by retries, hooks and sweeps.
-- Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records and
-  letters are looked at: beyond that a number is a least one, and says so.
+- Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records are
+  looked at, and `MOST_ON_A_PAGE` where somebody waits: beyond that a number is a least one, and says so.
 - What a store could only find by reading everything is named as not looked for, never as "nothing".
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from semel.api import AsyncSemel
 from semel.batch.control import list_page
@@ -32,7 +32,9 @@ from semel.server.actions import Actions
 from semel.server.engines import perform
 
 MOST: Final = 10_000
-"""How many records, letters or events of each kind are looked at."""
+"""How many records in doubt are looked at."""
+MOST_ON_A_PAGE: Final = 1_000
+"""The same where a page has to come at once, and again every other second; and how many letters, events and batches."""
 UNTOUCHED: Final = timedelta(minutes=15)
 """For how long nobody may have asked for a record under `rerun` before it needs a person."""
 _PAGE: Final = 500
@@ -40,6 +42,7 @@ _BACKLOG: Final = 100_000
 K = TypeVar("K")
 T = TypeVar("T")
 Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Need:
         why: why it needs a person.
         holder: the process that had the oldest one, where it is known.
         suggestion: what to do.
+        cause: for dead letters, the reason that they have in common; empty for everything else.
     """
 
     kind: Kind
@@ -71,15 +75,23 @@ class Need:
     why: str
     holder: Holder | None
     suggestion: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What needs a person, the longest waiting first, and what could not be looked for."""
+    """What needs a person, the longest waiting first, what could not be looked for, and what not to its end.
+
+    Attributes:
+        cut: kinds of which there are so many that not all were looked at: more of them may need a person.
+        without_hook: operations in doubt under `reconcile` whose hook is not known to this process: it cannot ask.
+    """
 
     needs: tuple[Need, ...]
     not_looked_for: tuple[str, ...]
     at: datetime
+    cut: tuple[Kind, ...] = ()
+    without_hook: tuple[str, ...] = ()
 
     @property
     def number(self) -> int:
@@ -93,37 +105,42 @@ class AttentionFinder:
     Args:
         semel: the engine on whose store to look.
         untouched: how long a record under `rerun` may wait for its next attempt.
+        most: how many records in doubt are looked at.
     """
 
-    def __init__(self, semel: AsyncSemel, *, untouched: timedelta = UNTOUCHED) -> None:
+    def __init__(self, semel: AsyncSemel, *, untouched: timedelta = UNTOUCHED, most: int = MOST) -> None:
         self._semel = semel
+        self._most = most
         self._untouched = untouched
         self._store = engine_of(semel).store
 
-    async def look(self, scopes: Iterable[str] | None = None) -> Needs:
-        """What needs a person in these scopes; None: in all of them.
+    async def look(self, scopes: Iterable[str] | None = None, *, kinds: Collection[Kind] = KINDS) -> Needs:
+        """What needs a person in these scopes, of these kinds; None: in all of them.
 
         Raises:
             StoreUnavailable: the store did not answer.
         """
         asked: tuple[str | None, ...] = (None,) if scopes is None else tuple(sorted(scopes))
-        has, missing = self._store.capabilities, list[str]()
+        has, missing, cut, without_hook = self._store.capabilities, list[str](), list[Kind](), set[str]()
         found: list[Need] = []
-        if Capability.COUNT in has:
-            found += await self._in_doubt(asked)
-        else:
+        if "in_doubt" in kinds and Capability.COUNT in has:
+            found += await self._in_doubt(asked, cut, without_hook)
+        elif "in_doubt" in kinds:
             missing.append("in_doubt")
         for capability, name, look in (
             (Capability.LETTERS, "dead_letter", self._letters),
             (Capability.OUTBOX, "parked_key", self._parked),
             (Capability.BATCH, "paused_batch", self._paused),
         ):
-            if capability in has and Capability.COUNT in has:
-                found += await look(asked)
-            elif capability in has:
+            if name not in kinds or capability not in has:
+                continue
+            if Capability.COUNT in has:
+                found += await look(asked, cut)
+            else:
                 missing.append(name)
         found.sort(key=lambda need: (need.oldest, need.kind, need.operation))
-        return Needs(tuple(found), tuple(missing), instant(await self._now_us()))
+        at = instant(await self._now_us())
+        return Needs(tuple(found), tuple(missing), at, tuple(cut), tuple(sorted(without_hook)))
 
     async def backlog(self) -> tuple[tuple[str, int, datetime | None], ...]:
         """How many events of each stream are not published yet, and since when the oldest waits."""
@@ -135,13 +152,16 @@ class AttentionFinder:
             for one in measured.streams
         )
 
-    async def _in_doubt(self, scopes: tuple[str | None, ...]) -> list[Need]:
-        groups = _Groups[tuple[str, Doubt], StoredRecord]()
+    async def _in_doubt(self, scopes: tuple[str | None, ...], cut: list[Kind], without_hook: set[str]) -> list[Need]:
+        groups = _Groups[tuple[str, Doubt], StoredRecord](self._most)
         now_us = await self._now_us()
         for scope in scopes:
             async for record in self._records_in_doubt(scope, groups):
                 if _needs_person(record, self._untouched, now_us):
                     groups.add((record.key.operation, record.in_doubt_policy), record, record.updated_us)
+                if record.in_doubt_policy == "reconcile" and not self._has_hook(record.key.operation):
+                    without_hook.add(record.key.operation)
+        cut += ["in_doubt"] * groups.is_cut
         needs = []
         for (operation, policy), group in groups.found.items():
             oldest = group.oldest
@@ -163,6 +183,10 @@ class AttentionFinder:
             )
         return needs
 
+    def _has_hook(self, operation: str) -> bool:
+        known = engine_of(self._semel).known.get(operation)
+        return known is not None and known.policy.reconcile is not None
+
     async def _records_in_doubt(self, scope: str | None, groups: _Groups[Any, Any]) -> AsyncIterator[StoredRecord]:
         cursor: tuple[int, bytes] | None = None
         while groups.has_room():
@@ -175,8 +199,8 @@ class AttentionFinder:
                 return
         groups.is_cut = True
 
-    async def _letters(self, scopes: tuple[str | None, ...]) -> list[Need]:
-        groups = _Groups[tuple[str, str], StoredLetter](most=1_000)
+    async def _letters(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
+        groups = _Groups[tuple[str, str], StoredLetter](MOST_ON_A_PAGE)
         for scope in scopes:
             cursor: tuple[int, bytes] | None = None
             while groups.has_room():
@@ -189,6 +213,7 @@ class AttentionFinder:
                     break
             else:
                 groups.is_cut = True
+        cut += ["dead_letter"] * groups.is_cut
         return [
             Need(
                 kind="dead_letter",
@@ -202,15 +227,16 @@ class AttentionFinder:
                 why=f"the consumer {consumer} could not process them: {reason.replace('_', ' ')}",
                 holder=None,
                 suggestion="Look at the error; redrive once its cause is gone, or discard.",
+                cause=reason,
             )
             for (consumer, reason), group in groups.found.items()
         ]
 
-    async def _parked(self, scopes: tuple[str | None, ...]) -> list[Need]:
+    async def _parked(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         measured = await self._ask(MeasureLag(None, 1))
         needs = []
         for stream in (one.stream for one in measured.streams if one.failed):
-            groups = _Groups[str, ParkedEvent](most=1_000)
+            groups = _Groups[str, ParkedEvent](MOST_ON_A_PAGE)
             keys: set[str | int] = set()
             after: int | None = 0
             while after is not None and groups.has_room():
@@ -221,6 +247,8 @@ class AttentionFinder:
                         keys.add(event.stored.event.ordering_key or event.stored.position)
                         groups.add(stream, event, event.parked_us)
                 after = page.after
+            if after is not None and "parked_key" not in cut:
+                cut.append("parked_key")
             needs += [
                 Need(
                     kind="parked_key",
@@ -239,8 +267,8 @@ class AttentionFinder:
             ]
         return needs
 
-    async def _paused(self, scopes: tuple[str | None, ...]) -> list[Need]:
-        groups = _Groups[str, StoredBatch](most=1_000)
+    async def _paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
+        groups = _Groups[str, StoredBatch](MOST_ON_A_PAGE)
         for scope in scopes:
             after, is_last = 0, False
             while groups.has_room() and not is_last:
@@ -251,6 +279,7 @@ class AttentionFinder:
                     after = batch.number
                 is_last = not page
             groups.is_cut = groups.is_cut or not is_last
+        cut += ["paused_batch"] * groups.is_cut
         return [
             Need(
                 kind="paused_batch",
@@ -286,14 +315,15 @@ class AttentionFinder:
         return await perform(self._semel, _asking(operation))
 
 
-async def needs_of(actions: Actions, user: User) -> Needs:
-    """What needs a person, in the scopes that exist for a user.
+async def needs_of(actions: Actions, user: User, kinds: Collection[Kind] = KINDS) -> Needs:
+    """What needs a person, in the scopes that exist for a user, of these kinds.
 
     Raises:
         Refused: the user may not list records, or the store did not answer.
     """
     actions.demand(user, Permission.LIST)
-    return await actions.told(AttentionFinder(actions.semel).look(user.scopes))
+    finder = AttentionFinder(actions.semel, most=MOST_ON_A_PAGE)
+    return await actions.told(finder.look(user.scopes, kinds=kinds))
 
 
 @dataclass(slots=True)
@@ -308,7 +338,7 @@ class _Group(Generic[T]):
 class _Groups(Generic[K, T]):
     """What was found, in groups, and how much was looked at for it."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int) -> None:
         self.found: dict[K, _Group[T]] = {}
         self.looked_at = 0
         self.is_cut = False

@@ -152,6 +152,12 @@ def _console_pages(settings: ServerSettings, api: Api) -> Sequence[BaseRoute]:
 
     sign_in = "/sign-in" if isinstance(api.sign_in, ByToken) else ""
     console = make_console(
-        api.actions, api.bulk, api.runner, user=find_user, sign_in=sign_in, findings=find_risks(settings)
+        api.actions,
+        api.bulk,
+        api.runner,
+        user=find_user,
+        links=settings.links,
+        sign_in=sign_in,
+        findings=find_risks(settings),
     )
     return [Mount("/", app=console, name="console")]

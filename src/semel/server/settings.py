@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from semel.errors import UsageError
@@ -32,6 +32,7 @@ class ServerSettings:
         open_metrics: whether metrics are shown without signing in.
         console: whether there are pages for browsers.
         consumers: consumers whose dead letters can be redriven, as `module:object`.
+        links: addresses elsewhere that pages lead to, by what they are called, as for `console_app`.
     """
 
     host: str = "127.0.0.1"
@@ -43,6 +44,7 @@ class ServerSettings:
     open_metrics: bool = False
     console: bool = True
     consumers: tuple[str, ...] = ()
+    links: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(table: Mapping[str, Any]) -> ServerSettings:

@@ -295,6 +295,7 @@ def resolve_values(operation: Resolve) -> dict[str, Any]:
         "error_type": None if error is None else error.type,
         "error_message": None if error is None else error.message,
         "forced": operation.force,
+        "fence": operation.fence,
     }
 
 

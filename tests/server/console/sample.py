@@ -112,6 +112,20 @@ def _keep_letters(semel: Semel) -> None:
     consumer.handle(Event(type="order.placed", source="/shop", id="e-x", subject=HOSTILE, data={HOSTILE: HOSTILE}))
 
 
+def keep_letters(semel: Semel, subject: str) -> None:
+    """Three more letters about one subject."""
+    consumer = Consumer(semel, "billing", max_attempts=1, scope="acme", backoff=Backoff(first=timedelta(0)))
+
+    @consumer.on("order.placed")
+    def placed(event: Event) -> None:
+        raise Declined(f"no account {event.subject}")
+
+    for number in range(3):
+        consumer.handle(
+            Event(type="order.placed", source="/shop", id=f"{subject}-{number}", subject=subject, data={"n": number})
+        )
+
+
 def _run_batches(semel: Semel) -> None:
     for scope, id_, count, bad, most in (
         ("acme", "payroll-2026-11", 240, 12, 5),

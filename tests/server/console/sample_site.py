@@ -119,6 +119,10 @@ class Site:
         """A record that is completed."""
         return self._run(key, value, Policy(), scope)
 
+    def completed_in(self, key: str, scope: str) -> Record:
+        """The same in a scope, for a table of ways to make records."""
+        return self.completed(key, scope=scope)
+
     def running(self, key: str, scope: str = "acme") -> Record:
         """A record whose lease is live; nobody ends it."""
         self.semel.open(key, operation="probe", scope=scope, fingerprint=None, policy=HOLD)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Final
 
 import httpx
@@ -13,8 +15,11 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from semel import AsyncSemel
+from semel import AsyncSemel, Semel
+from semel.batch import Batches
+from semel.core.store import Capability
 from semel.server import User, console_app
+from semel.server.attention import Needs
 from semel.server.console.app import _FORMS, _PAGES
 from semel.stores.memory import MemoryStore
 from tests.server.console.sample import HOSTILE
@@ -177,7 +182,7 @@ def test_a_form_of_another_site_is_refused(client: httpx.Client, site: Site, hea
 @pytest.mark.parametrize("place", [place for place, _ in _FORMS])
 def test_a_form_without_its_token_is_refused_everywhere(client: httpx.Client, place: str) -> None:
     client.get("/operator/")
-    for token in ("", "0" * 64):
+    for token in ("", "0" * 64, "\u00e9", "\U0001f511" * 16):
         answer = client.post(f"/operator{place}", data={"token": token, "do": "cancel"}, headers=SAME)
         assert answer.status_code == 403
         assert "not of a page that this browser was given" in answer.text
@@ -276,3 +281,151 @@ def test_who_asks_may_be_found_by_a_coroutine() -> None:
 
     with alone(AsyncSemel("memory://"), find) as client:
         assert "vera" in client.get("/").text
+
+
+NINES: Final = "9" * 5_000
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"/events/parked?after={NINES}",
+        "/events/parked?after=99999999999999999999",
+        "/events/parked?after=%C2%B2",
+        f"/act?do=drop&stream=default&position={NINES}",
+        "/act?do=drop&stream=default&position=99999999999999999999",
+        f"/events/letters?consumer=billing&cursor={NINES}.AAAA",
+        "/events/letters?consumer=billing&cursor=99999999999999999999.AAAA",
+        f"/batches?after={NINES}",
+        f"/batch?scope=acme&batch=payroll-2026-11&items=failed&after={NINES}",
+        "/batch?scope=acme&batch=payroll-2026-11&items=gone",
+    ],
+)
+def test_a_number_that_no_store_has_is_refused_in_words(client: httpx.Client, place: str) -> None:
+    answer = client.get(f"/admin{place}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 20_000, "NaN", "[Infinity]", "1e999", "0.12345678901234567890", "-1e-999", "{", "9" * 5_000]
+)
+def test_a_value_that_would_not_be_kept_as_it_was_typed_is_refused(
+    client: httpx.Client, site: Site, value: str
+) -> None:
+    record = site.in_doubt("inexact")
+    form = form_of(client, "operator", f"/act?do=happened&target={record.reference}") | {"value": value}
+    answer = client.post("/operator/act", data=form, headers=SAME)
+    assert answer.status_code == 400
+    assert "nothing was changed" in answer.text
+    assert site.read("inexact").status == "in_doubt"
+
+
+@pytest.mark.parametrize("value", ["12.50", "-0.1", "1e3", "123456789012345678901234567890", '{"a": [1.25, null]}'])
+def test_a_value_is_kept_as_it_was_typed(client: httpx.Client, site: Site, value: str) -> None:
+    key = f"exact {value}"
+    record = site.in_doubt(key)
+    form = form_of(client, "operator", f"/act?do=happened&target={record.reference}") | {"value": value}
+    assert client.post("/operator/act", data=form, headers=SAME).status_code == 303
+    assert site.semel.value(key, operation="probe", scope="acme") == json.loads(value)
+
+
+@pytest.mark.parametrize("fence", ["x:" + NINES, "x:nine", "x:99999999999999999999"])
+def test_a_fence_that_is_none_is_refused(client: httpx.Client, site: Site, fence: str) -> None:
+    record = site.in_doubt("fenced")
+    form = form_of(client, "operator", f"/act?do=cancel&target={record.reference}")
+    form["fence"] = fence.replace("x", record.reference)
+    answer = client.post("/operator/act", data=form, headers=SAME)
+    assert "refused" in answer.text
+    assert site.read("fenced").status == "in_doubt"
+
+
+def test_a_form_for_all_that_match_since_an_hour_is_the_same_when_it_is_sent_twice(
+    client: httpx.Client, site: Site
+) -> None:
+    site.in_doubt("twice", "twice")
+    form = form_of(client, "operator", "/act?which=all&do=cancel&scope=twice&after=1h")
+    first = client.post("/operator/bulk", data=form, headers=SAME)
+    second = client.post("/operator/bulk", data=form, headers=SAME)
+    assert first.status_code == second.status_code == 303
+    assert first.headers["location"] == second.headers["location"]
+
+
+def test_an_address_cannot_make_a_page_say_that_something_was_done(client: httpx.Client, site: Site) -> None:
+    record = site.completed("said")
+    page = client.get(f"/viewer/records/{record.reference}", params={"done": "Your account is locked, call 555"}).text
+    assert "555" not in page
+    assert "Cancel it: done." in client.get(f"/viewer/records/{record.reference}?done=cancel").text
+
+
+def test_a_key_with_blanks_around_it_is_found_by_the_link_of_its_record(client: httpx.Client, site: Site) -> None:
+    about = {"business_key": " padded ", "process_instance": " p "}
+    site.semel.run("padded", lambda: 1, operation="probe", scope="acme", fingerprint=None, about=about)
+    record = site.read("padded")
+    page = client.get(f"/viewer/records/{record.reference}").text
+    for place in re.findall(r'href="(/viewer/(?:records|process)\?[^"]*)"', page):
+        assert record.reference in client.get(place.replace("&amp;", "&")).text
+
+
+def test_a_batch_with_blanks_around_its_id_can_be_decided_about(client: httpx.Client, site: Site) -> None:
+    batch = Batches(site.semel, "acme").start(" padded ", [{"id": "1"}], operation="pay", item_id="id")
+    place = "/act?do=pause&scope=acme&batch=+padded+"
+    form = form_of(client, "operator", place)
+    assert client.post("/operator/act", data=form, headers=SAME).status_code == 200
+    assert batch.status().state == "paused"
+
+
+def test_batches_follow_each_other_page_by_page_the_newest_first(
+    client: httpx.Client, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.console.pages.batches.PAGE", 2)
+    for number in range(5):
+        Batches(site.semel, "paged").start(f"paged-{number}", [], operation="pay")
+    seen: list[str] = []
+    place: str | None = "/admin/batches"
+    while place:
+        text = client.get(place).text
+        seen += re.findall(r"batch=(paged-\d)", text)
+        found = re.search(r'rel="next" href="([^"]+)"', text)
+        place = found[1].replace("&amp;", "&") if found else None
+    assert seen == [f"paged-{number}" for number in reversed(range(5))]
+
+
+def test_items_that_failed_are_shown_with_why_page_by_page(client: httpx.Client) -> None:
+    text = client.get("/viewer/batch?scope=acme&batch=payroll-2026-10").text
+    items = re.findall(r'<th scope="row" class="text mono">(p-\d+)</th>', text)
+    assert len(items) == 3
+    assert text.count("account closed") == 3
+    after = client.get("/viewer/batch?scope=acme&batch=payroll-2026-10&items=failed&after=60").text
+    assert re.findall(r'<th scope="row" class="text mono">(p-\d+)</th>', after) == items[-1:]
+
+
+def test_a_store_without_a_chain_does_not_say_that_a_look_was_written_down() -> None:
+    class NoChain(MemoryStore):
+        capabilities = MemoryStore.capabilities - {Capability.AUDIT}
+
+    store = NoChain()
+    with Semel(store) as semel:
+        semel.run("seen", lambda: "x", operation="probe", fingerprint=None)
+        record = semel.read("seen", operation="probe")
+    assert record is not None
+    with alone(AsyncSemel(store), lambda _: User("olga", {"operator"})) as client:
+        for place in ("", "/body"):
+            text = client.get(f"/records/{record.reference}{place}").text
+            assert "so that you looked is written down nowhere" in text
+            assert "in the audit chain" not in text.replace("into", "in")
+
+
+def test_a_page_says_what_was_not_looked_at_instead_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    semel = AsyncSemel("memory://")
+
+    async def many(*_: object) -> Needs:
+        return Needs((), (), datetime.now(UTC), ("in_doubt",), ("charge",))
+
+    monkeypatch.setattr("semel.server.console.pages.state.needs_of", many)
+    with alone(semel, lambda _: User("vera", {"viewer"})) as client:
+        text = client.get("/").text
+        assert "Nothing needs a person" not in text
+        assert "very many records in doubt, and only the oldest were looked at" in text
+        assert "cannot be reconciled here" in text
+        assert "<code>charge</code>" in text

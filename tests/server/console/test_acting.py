@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,8 +13,10 @@ from playwright.sync_api import Page, expect
 
 from semel import Happened, Record
 from semel.batch import Batches
-from tests.server.console.sample_site import Reader, Site
-from tests.server.console.test_browser import look_at
+from semel.testing import Crash
+from tests.server.console.sample import keep_letters, park_events
+from tests.server.console.sample_site import Reader, Site, run_apart
+from tests.server.console.test_browser import PAGES, look_at
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 WHY: Final = "the bank says so"
@@ -176,11 +180,28 @@ def test_a_parked_event_is_dropped_and_another_cannot_be_while_it_waits(reader: 
     expect(page.get_by_role("checkbox")).to_have_count(1)
     page.goto(reader.site.url("/act?do=publish&stream=default&position=2", "operator"))
     expect(page.locator("tbody")).to_contain_text("It waits behind another one of its key")
-    reader.opens("/act?do=publish&stream=default&position=1", "operator")
+    reader.opens("/events/parked?stream=default", "operator")
+    page.get_by_role("checkbox").check()
+    page.locator("#do").select_option("drop")
+    page.get_by_role("button", name="See what would happen").click()
+    give_reason(page, "Drop")
+    is_done(page)
+    reader.opens("/events/parked?stream=default", "operator")
+    expect(page.locator("tbody tr")).to_have_count(1)  # what waited behind it goes out with the next turn
+    expect(page.locator("tbody")).to_contain_text("waits behind, or released")
+    reader.opens("/act?do=drop&stream=default&position=1", "operator")
+    expect(page.locator("tbody")).to_contain_text("There is no parked event at position 1")
+
+
+def test_a_parked_event_is_released_and_then_there_is_nothing_left_to_decide(filled: Path, reader: Reader) -> None:
+    site = reader.site
+    run_apart(park_events(site.path))
+    position = reader.opens("/events/parked?stream=default", "operator").get_by_role("checkbox").last.input_value()
+    page = reader.opens(f"/act?do=publish&stream=default&position={position}", "operator")
     give_reason(page, "Release")
     is_done(page)
-    reader.opens("/act?do=drop&stream=default&position=1", "operator")
-    expect(page.locator("tbody")).to_contain_text("waits behind")
+    reader.opens(f"/act?do=drop&stream=default&position={position}", "operator")
+    expect(page.locator("tbody")).to_contain_text("or was released and goes out with the next turn of its relay")
 
 
 def test_a_batch_is_resumed_paused_retried_and_cancelled(reader: Reader) -> None:
@@ -207,3 +228,95 @@ def test_what_has_changed_since_it_was_looked_at_is_refused(reader: Reader) -> N
     reader.site.failed("moved on")
     give_reason(page, "Let it run again")
     expect(page.locator("main")).to_contain_text("has changed since it was looked at")
+
+
+MANY: Final[dict[str, tuple[Callable[[Site, str, str], Record], str, str, str]]] = {
+    "cancel": (Site.in_doubt, "operator", "Cancel it: 3", "cancelled"),
+    "fail": (Site.in_doubt, "operator", "It failed: 3", "failed"),
+    "reopen": (Site.failed, "operator", "Let it run again: 3", "failed"),
+    "erase": (Site.completed_in, "eraser", "Erase what is personal: 3", "completed"),
+}
+
+
+@pytest.mark.parametrize("deed", MANY)
+def test_everything_that_can_be_done_to_many_is_done_to_all_that_match(reader: Reader, deed: str) -> None:
+    make, role, button, status = MANY[deed]
+    for number in range(3):
+        make(reader.site, f"{deed} {number}", f"many-{deed}")
+    page = reader.opens(f"/records?scope=many-{deed}", role)
+    page.get_by_label("Which records").select_option("all")
+    page.get_by_label("What to do").select_option(deed)
+    page.get_by_role("button", name="See what would happen").click()
+    give_reason(page, button, **({"The_error": "no such account"} if deed == "fail" else {}))
+    expect(page.locator("[data-live=head] .badge")).to_have_text("completed")
+    expect(page.locator(".figures dd")).to_have_text(["100 %", "3", "0", "0", "0"])
+    records = [reader.site.read(f"{deed} {number}", f"many-{deed}") for number in range(3)]
+    assert {record.status for record in records} == {status}
+    assert all(record.erased for record in records) is (deed == "erase")
+    assert all(record.retryable for record in records) is (deed == "reopen")
+
+
+@pytest.mark.parametrize("deed", ["redrive", "discard"])
+def test_all_letters_that_match_are_redriven_or_discarded(reader: Reader, deed: str) -> None:
+    keep_letters(reader.site.semel, f"many-{deed}")
+    page = reader.opens("/events/letters?consumer=billing&type=order.placed", "operator")
+    page.get_by_label("Subject").fill(f"many-{deed}")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    page.get_by_label("Which letters").select_option("all")
+    page.locator("#do").select_option(deed)
+    page.get_by_role("button", name="See what would happen").click()
+    give_reason(page, f"{deed.capitalize()}: 3")
+    expect(page.locator("[data-live=head] .badge")).to_have_text("completed")
+    reader.opens(f"/events/letters?consumer=billing&subject=many-{deed}", "operator")
+    expect(page.locator("main")).to_contain_text("No dead letters match.")
+
+
+def test_an_action_on_many_is_paused_goes_on_and_is_cancelled(reader: Reader) -> None:
+    for number in range(5):
+        reader.site.in_doubt(f"slow {number}", "slowly")
+    page = reader.opens("/act?which=all&do=cancel&scope=slowly", "operator")
+    page.get_by_label("At most so many").fill("0.001")
+    give_reason(page, "Cancel it: 5")
+    state = page.locator("[data-live=head] .badge")
+    for button, then in (("Pause", "paused"), ("Resume", re.compile("running|pending")), ("Cancel", "cancelled")):
+        page.get_by_label("Reason").fill(WHY)
+        page.get_by_role("button", name=button, exact=True).click()
+        expect(state).to_have_text(then)
+    expect(page.get_by_label("Reason")).to_have_count(0)
+    left = [reader.site.read(f"slow {number}", "slowly").status for number in range(5)]
+    assert left.count("in_doubt") >= 3
+    reader.opens("/audit?actor=olga", "admin")
+    expect(page.locator("tbody")).to_contain_text("what: pause")
+
+
+def test_items_in_doubt_run_again_by_decision(reader: Reader) -> None:
+    def pay(data: object) -> None:
+        raise Crash
+
+    batch = Batches(reader.site.semel, "acme").start("doubtful", [{"id": "1"}], operation="pay", item_id="id")
+    with pytest.raises(Crash):
+        batch.run(pay, in_doubt="hold", lease_for=timedelta(seconds=1))
+    batch.run(pay, in_doubt="hold", lease_for=timedelta(seconds=1))  # waits for the lease, and finds what it left
+    assert batch.status().in_doubt == 1
+    page = reader.opens("/batch?scope=acme&batch=doubtful", "operator")
+    expect(page.locator("[data-live=items] tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Retry what is in doubt").click()
+    give_reason(page, "Retry what is in doubt")
+    expect(page.locator("main")).to_contain_text("1 items run again")
+    assert batch.status().in_doubt == 0
+
+
+def test_a_viewer_looks_at_everything_and_is_offered_nothing(reader: Reader) -> None:
+    reader.site.in_doubt("looked at by vera")
+    page = reader.page
+    for place, title in PAGES.values():
+        if place == "/audit":
+            continue  # it is for admins
+        reader.opens(place, "viewer")
+        expect(page.locator("h1")).to_have_text(title)
+        chosen = 'input[name="target"], input[name="letter"], input[name="position"]'
+        assert page.locator(chosen).count() == 0, place
+        assert page.locator('a[href*="/act?"], form[action$="/act"], form[method=post]').count() == 0, place
+    reader.opens("/audit", "viewer")
+    expect(page.get_by_role("alert")).to_contain_text("vera may not audit")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import Browser, expect
 
+from semel import AsyncSemel, Policy, Semel, errors
+from semel.server.process import make_server_app
+from semel.server.settings import ServerSettings
 from tests.effort import FULL
 from tests.server.console.sample import BIG, HOSTILE
-from tests.server.console.sample_site import ARTIFACTS, PATIENCE, Reader, Site
+from tests.server.console.sample_site import ARTIFACTS, PATIENCE, Lost, Reader, Site, make_app, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PAGES: Final = {
@@ -31,6 +38,8 @@ PAGES: Final = {
     "bulks": ("/bulk", "Actions on many"),
     "message": ("/records/00000000", "Not found"),
 }
+ANSWERED_WITHIN: Final = 300
+"""Milliseconds that an answer may take, which is what pages are measured by."""
 CONTRAST: Final = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 RULES: Final = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
@@ -141,6 +150,71 @@ def test_what_is_hostile_is_shown_as_text_and_runs_nowhere(reader: Reader) -> No
 def test_a_text_that_would_turn_the_line_round_is_written_out(reader: Reader) -> None:
     page = reader.opens("/records?operation=import&status=in_doubt")
     expect(page.locator("tbody td.mono").first).to_have_text("order-\\u202egnp.exe\\u2066")
+
+
+def test_a_page_is_no_older_than_two_seconds(reader: Reader) -> None:
+    reader.page.clock.install()
+    page = reader.opens("/records?operation=probe&requester=")
+    expect(page.locator("#pulse")).to_have_text("Live")
+    reader.site.completed("within two seconds")
+    with page.expect_response(lambda answer: "/records" in answer.url):
+        page.clock.run_for(2000 - ANSWERED_WITHIN)
+    expect(page.locator("tbody")).to_contain_text("within two seconds")
+
+
+def test_an_overview_that_was_empty_is_drawn_once_something_runs(browser: Browser, tmp_path: Path) -> None:
+    with Semel(tmp_path / "shop.db") as semel, served(make_app(semel)) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/viewer/overview")
+        expect(page.locator("main")).to_contain_text("No records yet.")
+        semel.run("first", lambda: 1, operation="charge", fingerprint=None)
+        expect(page.locator("svg.chart").first).to_be_visible()
+        page.close()
+
+
+def test_rows_that_come_to_an_empty_page_can_be_chosen_and_decided_about(reader: Reader) -> None:
+    page = reader.opens("/records?scope=late", "operator")
+    expect(page.locator("main")).to_contain_text("No record matches.")
+    reader.site.in_doubt("late", "late")
+    page.locator('input[name="target"]').check()
+    page.get_by_label("What to do").select_option("cancel")
+    page.get_by_role("button", name="See what would happen").click()
+    expect(page.locator("main")).to_contain_text("1 of 1 would be done")
+
+
+def test_a_promise_that_does_not_hold_is_red(browser: Browser, filled: Path, tmp_path: Path) -> None:
+    shutil.copy(filled, tmp_path / "shop.db")
+    settings = ServerSettings(authentication=False)
+    app = make_server_app(AsyncSemel(tmp_path / "shop.db"), settings, due=lambda now: now + timedelta(hours=1))
+    with served(app) as address:
+        page = browser.new_page()
+        page.goto(f"{address}/doctor")
+        expect(page.get_by_role("status").filter(has_text="to be fixed")).to_be_visible()
+        row = page.locator("tbody tr").filter(has_text="everybody who reaches it is an admin")
+        expect(row.locator(".badge.bad")).to_have_text("fix")
+        for is_dark in (False, True):
+            page.emulate_media(color_scheme="dark" if is_dark else "light")
+            page.screenshot(path=ARTIFACTS / f"doctor-red-{'dark' if is_dark else 'light'}.png", full_page=True)
+        page.close()
+
+
+def test_the_finished_steps_of_a_record_are_in_its_time_line(reader: Reader) -> None:
+    semel = reader.site.semel
+
+    def ship() -> None:
+        semel.current().step("label", lambda: 1)
+        raise Lost("connection reset")
+
+    with suppress(Lost, errors.SemelError):
+        semel.run("steps", ship, operation="probe", scope="acme", fingerprint=None, policy=Policy(in_doubt="hold"))
+    page = reader.opens(f"/records/{reader.site.read('steps').reference}")
+    entry = page.locator(".timeline > li", has_text="Attempt 1 ended without a known outcome")
+    expect(entry).to_contain_text("Finished steps: label")
+    page.get_by_role("link", name="Cancel it").click()
+    page.get_by_label("Reason").fill("gone")
+    page.get_by_role("button", name="Cancel it").click()
+    expect(page.locator(".timeline")).to_contain_text("Resolved: cancelled")
+    expect(entry).to_contain_text("Finished steps: label")
 
 
 def test_a_page_stays_current_and_pauses_while_nobody_looks(reader: Reader) -> None:

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -16,6 +18,7 @@ from semel.server.settings import ServerSettings
 from semel.server.tokens import Tokens
 from tests.server.console.sample_site import ARTIFACTS, PATIENCE, run_apart, served
 
+LINKS: Final = {"Engine": "https://engine.example/{process_instance}"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -41,7 +44,7 @@ def page(browser: Browser, secret: str, tmp_path: Path) -> Iterator[Page]:
     def later(now: datetime) -> datetime:
         return now + timedelta(hours=1)
 
-    app = make_server_app(AsyncSemel(tmp_path / "shop.db"), ServerSettings(), due=later)
+    app = make_server_app(AsyncSemel(tmp_path / "shop.db"), ServerSettings(links=LINKS), due=later)
     with served(app) as address:
         context = browser.new_context()
         context.set_default_timeout(PATIENCE)
@@ -72,3 +75,33 @@ def test_somebody_signs_in_decides_and_signs_out(secret: str, page: Page) -> Non
     page.go_back()
     page.reload()
     expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
+
+
+def test_a_link_to_a_page_leads_there_once_somebody_has_signed_in(secret: str, page: Page) -> None:
+    address = page.url.removesuffix("/sign-in")
+    page.goto(f"{address}/records?status=in_doubt&operation=ship")
+    expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
+    page.get_by_label("Token").fill("semel_wrong")
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_label("Token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{address}/records?status=in_doubt&operation=ship")
+
+
+@pytest.mark.parametrize(
+    "to", ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)", "", "\t//evil.example"]
+)
+def test_nobody_is_led_to_another_site_by_signing_in(secret: str, page: Page, to: str) -> None:
+    address = page.url.removesuffix("/sign-in")
+    page.goto(f"{address}/sign-in?{urlencode({'to': to})}")
+    page.get_by_label("Token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("What needs a person")
+    assert page.url == f"{address}/"
+
+
+def test_the_console_of_the_server_links_to_where_its_settings_say(secret: str, page: Page) -> None:
+    page.get_by_label("Token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    page.goto(f"{page.url}process?instance=proc-7")
+    expect(page.get_by_role("link", name="Engine")).to_have_attribute("href", "https://engine.example/proc-7")

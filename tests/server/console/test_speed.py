@@ -27,6 +27,7 @@ from tests.effort import FULL
 from tests.server.console.sample import fill
 
 NUMBER: Final = 1_000_000 if FULL else 20_000
+IN_DOUBT: Final = 10_000 if FULL else 300
 TIMES: Final = 20 if FULL else 3
 MOST_SECONDS: Final = 0.3
 ADMIN: Final = User("adam", {"admin"})
@@ -51,17 +52,25 @@ PAGES: Final = (
     "/audit",
     "/doctor",
     "/bulk",
+    "/find?q=order-1",
+    "/find?q=nobody-knows-this",
+    "/act?which=all&do=cancel&status=in_doubt",
+    "/batch?scope=acme&batch=payroll-2026-11&items=failed",
+    "/batches?state=paused",
 )
-# A record of the sample, as often as asked for, under other keys and over a month; every twentieth has one subject.
+_FOUND_AT: Final = {"/find?q=order-1": 303, "/find?q=nobody-knows-this": 404}
+# A record of the sample, as often as asked for, under other keys and over a month; every twentieth has one subject. Of
+# those in doubt there are more than the first screen looks at.
 _MANY: Final = """
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number}),
 one AS (SELECT * FROM semel_record WHERE operation = 'submit_claim' LIMIT 1)
 INSERT INTO semel_record (digest, scope, operation, value, status, retryable, fingerprint, fence, nonce, lease_us,
     in_doubt_policy, reconcile_after_us, doubtful, attempts, outcome, created_us, started_us, updated_us, completed_us,
     expires_us, keep_us, replays, subject)
-SELECT randomblob(32), CASE i % 3 WHEN 0 THEN 'acme' ELSE 'globex' END, 'op-' || (i % 20), 'key-' || i, 'completed', 0,
-    one.fingerprint, 1, one.nonce, one.lease_us, 'rerun', 0, 0, 1, one.outcome, one.created_us - i * 2000000,
-    one.created_us - i * 2000000, one.created_us - i * 2000000, one.created_us - i * 2000000 + i % 3000000,
+SELECT randomblob(32), CASE i % 3 WHEN 0 THEN 'acme' ELSE 'globex' END, 'op-' || (i % 20), 'key-' || i, '{status}', 0,
+    one.fingerprint, 1, one.nonce, one.lease_us, 'hold', 0, 0, 1, CASE '{status}' WHEN 'completed' THEN one.outcome END,
+    one.created_us - i * 2000000, one.created_us - i * 2000000, one.created_us - i * 2000000,
+    one.created_us - i * 2000000 + i % 3000000,
     one.expires_us, one.keep_us, i % 4, CASE WHEN i % 20 = 7 THEN 'guest-3' END
 FROM n, one
 """
@@ -90,7 +99,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("many") / "shop.db"
     fill(path)
     with closing(sqlite3.connect(path)) as rows, rows:
-        rows.execute(_MANY.format(number=NUMBER))
+        rows.execute(_MANY.format(number=NUMBER, status="completed"))
+        rows.execute(_MANY.format(number=IN_DOUBT, status="in_doubt"))
         rows.execute(_FOUND, [term_number(Term("subject", "", "guest-3"))])
     return path
 
@@ -119,7 +129,7 @@ async def test_every_page_comes_in_time_over_many_records(asking: Any) -> None:
             began = time.perf_counter()
             answer = await client.get(place)
             times.append(time.perf_counter() - began)
-            assert answer.status_code == 200, place
+            assert answer.status_code == _FOUND_AT.get(place, 200), place
         taken[place] = statistics.median(times)
     print({place: f"{1000 * seconds:.0f} ms" for place, seconds in taken.items()})
     late = {place: seconds for place, seconds in taken.items() if seconds > MOST_SECONDS}
@@ -134,7 +144,8 @@ async def test_what_a_page_asks_for_does_not_grow_with_the_number_of_records(ask
     store.asked.clear()
     await client.get(place)
     assert "CountRecords" not in store.asked
-    assert store.asked.total() <= {"/overview": 8, "/": 20}.get(place, 2), store.asked
+    looks = 40  # pages of what is in doubt, and the holder of the oldest of each operation
+    assert store.asked.total() <= {"/overview": 8, "/": looks}.get(place, 2), store.asked
 
 
 @pytest.mark.parametrize("newest_first", [False, True])

@@ -91,12 +91,16 @@ class ReadBatch(msgspec.Struct, Asks["BatchFound"], frozen=True):
 
 
 class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
-    """At most `limit` batches of a scope, or of all, in the order in which they were begun, after that number."""
+    """At most `limit` batches of a scope, or of all, in the order in which they were begun, after that number.
+
+    With `newest_first` the other way round: below that number, and 0 is the end.
+    """
 
     scope: str | None
     state: State | None
     after: int
     limit: int
+    newest_first: bool = False
 
 
 class ReadItems(msgspec.Struct, Asks["ItemsFound"], frozen=True):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from semel.api import AsyncSemel
 from semel.batch import Batches
 from semel.batch.batches import Batch
 from semel.batch.control import list_page
+from semel.batch.items import ItemResult
 from semel.batch.status import STATES, BatchState, BatchStatus
 from semel.core.batch.values import StoredBatch
 from semel.core.key import SHARED
@@ -29,38 +30,70 @@ _INTERNAL: Final = "semel:"
 
 @dataclass(frozen=True, slots=True)
 class ListedBatch:
-    """A batch as a list shows it: whose it is, and how far."""
+    """A batch as a list shows it: whose it is, how far, and its number, after which a next page goes on."""
 
     scope: str
     status: BatchStatus
+    number: int = 0
 
 
 class BatchActions(ActionsBase):
     """Batches: list, show, pause, resume, cancel, retry. Each is named by its scope (empty: shared) and its id."""
 
     async def batches(
-        self, user: User, *, state: BatchState | None = None, scope: str | None = None, limit: int = PAGE
+        self,
+        user: User,
+        *,
+        state: BatchState | None = None,
+        scope: str | None = None,
+        limit: int = PAGE,
+        after: int = 0,
+        newest_first: bool = False,
     ) -> tuple[ListedBatch, ...]:
-        """Batches that exist for a user, in the order in which they were begun."""
+        """Batches that exist for a user, in the order in which they were begun, or the newest first.
+
+        `after` is the number of the last one of the page before; 0 is the beginning.
+        """
         self.demand(user, Permission.LIST)
         if state is not None and state not in STATES:
             raise Invalid(f"A state is one of {', '.join(STATES)}; nothing was read.", because="state")
         if Capability.BATCH not in engine_of(self.semel).store.capabilities:
             return ()
-        found: list[ListedBatch] = []
+        found: list[StoredBatch] = []
         for one in self.scopes_asked(user, scope):
-            after = 0
-            while len(found) < limit:
-                page: tuple[StoredBatch, ...] = await self.perform(list_page(one, state, after))
-                found += [
-                    ListedBatch(stored.scope, await self._status(stored))
-                    for stored in page
-                    if not stored.operation.startswith(_INTERNAL)
-                ]
-                if not page:
-                    break
-                after = page[-1].number
-        return tuple(found[:limit])
+            found += await self._batches_of(one, state, after, limit, newest_first=newest_first)
+        found.sort(key=lambda stored: stored.number, reverse=newest_first)
+        return tuple([ListedBatch(stored.scope, await self._status(stored), stored.number) for stored in found[:limit]])
+
+    async def _batches_of(
+        self, scope: str | None, state: BatchState | None, after: int, limit: int, *, newest_first: bool
+    ) -> list[StoredBatch]:
+        """So many batches of a scope that are not semel's own."""
+        found: list[StoredBatch] = []
+        while len(found) < limit:
+            page: tuple[StoredBatch, ...] = await self.perform(
+                list_page(scope, state, after, newest_first=newest_first)
+            )
+            found += [stored for stored in page if not stored.operation.startswith(_INTERNAL)]
+            if not page:
+                break
+            after = page[-1].number
+        return found[:limit]
+
+    async def batch_items(
+        self, user: User, scope: str, batch: str, status: Retried, *, after: int | None = None, limit: int = PAGE
+    ) -> tuple[ItemResult[Any], ...]:
+        """Items of a batch that failed or are in doubt, with why, in the order of the input; their values stay out."""
+        self.demand(user, Permission.SHOW)
+        if status not in ("failed", "in_doubt"):
+            raise Invalid("Items are shown that are failed or in_doubt; nothing was read.", because="items")
+        found = await self._find_batch(user, scope, batch)
+        items: list[ItemResult[Any]] = []
+        async for item in found.results(status=status, after=after):
+            items.append(item)
+            if len(items) == limit:
+                break
+        return tuple(items)
 
     async def batch(self, user: User, scope: str, batch: str) -> BatchStatus:
         """How far a batch is.

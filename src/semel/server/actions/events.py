@@ -33,6 +33,8 @@ MOST: Final = 200
 _LOOKED_AT: Final = 1000
 """How many rows are read for one page where a user sees only some of them."""
 COUNTED: Final = 100_000
+_DIGITS: Final = 18
+"""How many digits a place in time has at most, in microseconds; more would not fit what stores count with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,8 @@ def _read_place(text: str | None) -> tuple[int, bytes] | None:
         return None
     first, _, name = text.partition(".")
     try:
+        if len(first) > _DIGITS:
+            raise ValueError(first[:_DIGITS])
         return int(first), base64.urlsafe_b64decode(name)
     except ValueError:
         raise Invalid("The cursor is none that a page gave; nothing was read. Begin again.", because="cursor") from None

@@ -33,11 +33,21 @@ from semel.core.record import (
     Status,
     show_record,
 )
-from semel.engine.admin import check_reach, count, is_reopenable, not_erasable, not_reopenable, not_resolvable
+from semel.engine.admin import (
+    check_reach,
+    count,
+    is_reopenable,
+    not_erasable,
+    not_reopenable,
+    not_resolvable,
+    reopen,
+    resolve,
+)
 from semel.engine.engine import RecordFilter, engine_of, query_of
 from semel.errors import NotResolvable, ResultNotKept, UsageError
 from semel.server.access import Permission, User
 from semel.server.actions.checks import ActionsBase, check_reason, not_found_error
+from semel.server.engines import perform
 from semel.server.refusals import Invalid, NotPossible, refusal_of
 
 PAGE: Final = 50
@@ -190,17 +200,26 @@ class RecordActions(ActionsBase):
             if record.settled and not correct:
                 raise not_resolvable(record)
             try:
-                return await self.semel.resolve(
-                    record.key, resolution, reason=reason, by=user.name, correct=correct, force=force
+                return await self._decide(
+                    record, resolution, reason=reason, by=user.name, correct=correct, force=force, fence=fence
                 )
             except NotResolvable:  # the store's clock says whether a lease is over
                 seen = await self.semel.read(record.key)
+                if seen is not None:
+                    _check_fence(seen, fence)  # it has gone on since it was found a moment ago
                 if seen is not None and seen.status is Status.RUNNING:
                     raise still_running_error(seen) from None
                 raise
 
         detail = {"resolution": type(resolution).__name__, "force": force, "correct": correct}
         return await self.change_record(user, permission, record, decide, reason=reason, detail=detail)
+
+    async def _decide(self, record: Record, resolution: Resolution, **how: Any) -> Record:
+        """Resolve a record as it was seen: the store itself compares the fence."""
+        engine = engine_of(self.semel)
+        known = engine.known.get(record.key.operation)
+        flow = resolve(record.key, resolution, nonce=engine.new_nonce(), known=known, **how)
+        return show_record(await perform(self.semel, flow))
 
     async def cancel(self, user: User, reference: str, *, reason: str, **more: Any) -> Record:
         """Have a record in doubt never run again; further arguments as for `resolve`."""
@@ -224,7 +243,9 @@ class RecordActions(ActionsBase):
             _check_running(record)
             if not is_reopenable(record):
                 raise not_reopenable(record)
-            return await self.semel.reopen(record.key, reason=reason, by=user.name)
+            nonce = engine_of(self.semel).new_nonce()
+            again = reopen(record.key, reason=reason, by=user.name, nonce=nonce, fence=fence)
+            return show_record(await perform(self.semel, again))
 
         return await self.change_record(user, Permission.REOPEN, record, decide, reason=reason)
 

@@ -21,6 +21,7 @@ from semel.errors import SemelError
 from semel.events import Consumer
 from semel.server.access import User
 from semel.server.actions import Actions, make_actions
+from semel.server.api.way_back import with_way_back
 from semel.server.bulk import BulkActions, BulkRunner
 from semel.server.console.examination import Examination
 from semel.server.console.links import Links
@@ -141,7 +142,7 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
         user = await found if inspect.isawaitable(found) else found
         if not isinstance(user, User):
             if site.sign_in:
-                return RedirectResponse(request.scope.get("root_path", "") + site.sign_in, 303)
+                return RedirectResponse(with_way_back(request, site.sign_in), 303)
             return _message(site, request, None, 401, "Nobody is signed in, so nothing is shown.")
         site.runner.look_for_left()
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+from semel.core.observer import TRACE_TAG
 from semel.core.record import Record
 from semel.errors import UsageError
 
@@ -28,7 +29,7 @@ FIELDS: Final = (
 )
 _TAG: Final = "tag_"
 _SCHEMES: Final = ("https://", "http://", "/")
-_TRACE_TAGS: Final = ("trace_id", "traceparent")
+_TRACE_TAGS: Final = ("trace_id", "traceparent", TRACE_TAG)
 _TRACE_DIGITS: Final = 32
 
 
@@ -84,7 +85,7 @@ def _values_of(record: Record) -> dict[str, str]:
 
 
 def trace_of(tags: Mapping[str, str]) -> str | None:
-    """The trace that a record says it belongs to: its tag `trace_id`, or that part of its tag `traceparent`."""
+    """The trace that a record says it belongs to: its tag `trace_id`, or that part of a tag with a span."""
     for name in _TRACE_TAGS:
         for part in tags.get(name, "").lower().split("-"):
             if len(part) == _TRACE_DIGITS and set(part) <= set(string.hexdigits):

@@ -16,6 +16,7 @@ from semel.texts import read_span
 STUCK: Final = "stuck"
 _PLAIN: Final = ("operation", "business_key", "subject", "process_instance", "requester", "reference")
 _SHARED: Final = "shared"
+_TRIMMED: Final = ("status", "reference", "after", "before", "order", "scan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ class SearchForm(dict[str, str]):
 
     @staticmethod
     def of(query: Mapping[str, str]) -> SearchForm:
-        """The form as an address has it."""
-        return SearchForm({name: query.get(name, "").strip() for name in NAMES})
+        """The form as an address has it; blanks around a value count, except where none can have them."""
+        given = {name: query.get(name, "") for name in NAMES}
+        return SearchForm({name: value.strip() if name in _TRIMMED else value for name, value in given.items()})
 
     @property
     def pairs(self) -> dict[str, str]:

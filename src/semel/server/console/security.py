@@ -94,6 +94,7 @@ def why_foreign(request: Request, user: str, token: object) -> str | None:
     if urlsplit(origin).netloc != request.headers.get("host"):
         return "it was sent by another site"
     secret = request.cookies.get(COOKIE)
-    if secret is None or not isinstance(token, str) or not hmac.compare_digest(token, token_of(secret, user)):
+    wanted = "" if secret is None else token_of(secret, user)
+    if not wanted or not isinstance(token, str) or not hmac.compare_digest(token.encode(), wanted.encode()):
         return "it is not of a page that this browser was given, or somebody else has signed in since"
     return None

@@ -45,7 +45,7 @@ class Moment:
 def timeline_of(record: Record, history: Sequence[HistoryEntry], now: datetime) -> list[Moment]:
     """All that is known to have happened to a record, and what will happen next."""
     moments = [Moment("Key claimed for the first time", record.created_at)]
-    last = len(history) - 1
+    last = max((place for place, entry in enumerate(history) if entry.kind not in _DECISIONS), default=-1)
     decided = max((place for place, entry in enumerate(history) if entry.kind in _DECISIONS), default=-1)
     for place, entry in enumerate(history):
         if entry.kind in _DECISIONS:
@@ -74,6 +74,8 @@ def _decision(entry: HistoryEntry, note: str) -> Moment:
 
 
 def _attempt(entry: HistoryEntry, record: Record, *, is_last: bool) -> Moment:
+    # Which attempt finished a step is not kept. Each goes on with all that are finished, so the last has them all.
+    steps = tuple(step.name for step in record.steps) if is_last else ()
     if entry.kind == "taken_over":
         return Moment(
             f"Attempt {entry.number} was taken over",
@@ -83,6 +85,7 @@ def _attempt(entry: HistoryEntry, record: Record, *, is_last: bool) -> Moment:
             entry.holder,
             is_held=True,
             text="Its lease ended without an outcome, and the next attempt went on.",
+            steps=steps,
         )
     is_running = entry.ended is None
     ending = "runs" if is_running else _ENDINGS.get(entry.ending or "", "ended")
@@ -94,7 +97,7 @@ def _attempt(entry: HistoryEntry, record: Record, *, is_last: bool) -> Moment:
         entry.holder,
         is_held=True,
         error=entry.error,
-        steps=tuple(step.name for step in record.steps) if is_last else (),
+        steps=steps,
     )
 
 

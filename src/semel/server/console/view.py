@@ -21,7 +21,8 @@ from semel.server.console.examination import Examination
 from semel.server.console.links import Links
 from semel.server.console.security import COOKIE, new_secret, set_secret, token_of
 
-EVERY: Final = timedelta(seconds=2)
+EVERY: Final = timedelta(seconds=1.5)
+"""From one question to the next: with the answer itself a page is no older than two seconds."""
 PLACES: Final = (
     ("/", "Needs a person"),
     ("/overview", "Overview"),
@@ -74,8 +75,8 @@ class View:
         return f"{root}{place}" + (f"?{urlencode(query)}" if query else "")
 
     def asked(self, name: str, default: str = "") -> str:
-        """What the address says under a name."""
-        return self.request.query_params.get(name, default).strip()
+        """What the address says under a name, exactly: a key may begin or end with blanks."""
+        return self.request.query_params.get(name, default)
 
     def may(self, permission: Permission) -> bool:
         """Whether the user may do this here; whatever changes something needs an audit chain."""

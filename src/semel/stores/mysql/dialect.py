@@ -74,12 +74,12 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "read": ("digest", "place"),
     "resolve": (
         *("digest", "nonce", "status", "outcome", "note", "corrects"),
-        *("error_type", "error_message", "forced"),
+        *("error_type", "error_message", "forced", "fence"),
     ),
     "note_failures": _FAIL,
     "note_undecided": (
         *("digest", "nonce", "status", "outcome", "note", "corrects"),
-        *("error_type", "error_message", "forced"),
+        *("error_type", "error_message", "forced", "fence"),
     ),
     "note_reopening": ("digest", "nonce", "seen", "note", "error_type", "error_message"),
     "reopen": ("digest", "nonce", "seen", "note", "error_type", "error_message"),

@@ -266,8 +266,9 @@ SELECT {r_record}, e.now FROM ({input}) AS e LEFT JOIN {record_table} AS r ON r.
 -- name: steps
 SELECT position, name, outcome FROM {step_table} WHERE digest = ? AND life = ? ORDER BY position, number {share};
 
+-- The fence that was seen shuts out a decision about what has gone on since.
 -- part: resolvable
-r.nonce <> e.nonce AND CASE WHEN e.corrects IS NULL
+r.nonce <> e.nonce AND (e.fence IS NULL OR r.fence = e.fence) AND CASE WHEN e.corrects IS NULL
     THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
     -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
     ELSE r.status = 'completed' AND e.status = 'completed' AND r.nonce = e.corrects AND r.value <> '' END

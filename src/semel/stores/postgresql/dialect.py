@@ -139,6 +139,7 @@ _INPUTS: Final[dict[str, dict[str, str]]] = {
         "error_type": "text",
         "error_message": "text",
         "forced": "boolean",
+        "fence": "bigint",
     },
     "reopen": {
         "digest": "bytea",

@@ -328,7 +328,8 @@ WHERE r.digest = w.digest;
 -- name: steps
 SELECT position, name, outcome FROM {step_table} WHERE digest = ?::bytea AND life = ?::bigint ORDER BY position, step;
 
--- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
+-- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running; the fence that was
+-- seen, a decision about what has gone on since.
 -- The letters of its event have served, unless it may run now: nobody else may have the event. One of another event under
 -- the same id has not.
 -- name: resolve
@@ -339,7 +340,7 @@ WITH e AS MATERIALIZED ({input}), done AS (
         doubtful = false, resolution = e.note, updated_us = e.now, lease_us = least(r.lease_us, e.now),
         expires_us = {kept}, doubt_us = NULL
     FROM e
-    WHERE r.digest = e.digest AND r.nonce <> e.nonce
+    WHERE r.digest = e.digest AND r.nonce <> e.nonce AND (e.fence IS NULL OR r.fence = e.fence)
         AND CASE WHEN e.corrects IS NULL
             THEN r.status = 'in_doubt' OR (r.status = 'running' AND (e.forced OR r.lease_us <= e.now))
             -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.

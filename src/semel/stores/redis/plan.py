@@ -526,7 +526,12 @@ def _resolve_values(context: RedisContext, operation: Resolve) -> Values:
     outcome = (0, b"") if operation.outcome is None else (1, operation.outcome)
     told = _notification_values(context, operation.digest)
     error = b"" if operation.error is None else packed_failure(operation.error)
-    decided = (operation.corrects or b"", error, int(operation.force))
+    decided = (
+        operation.corrects or b"",
+        error,
+        int(operation.force),
+        -1 if operation.fence is None else operation.fence,
+    )
     return operation.nonce, operation.status.value, operation.note, *told, *outcome, *decided
 
 

@@ -232,12 +232,13 @@ WHERE {lease} AND EXISTS (
     SELECT 1 FROM semel_meta AS m WHERE m.name = 'install_id' AND m.value = :install
 );
 
--- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running.
+-- A decision ends a doubt. The new nonce and fence shut out an attempt that may still be running; the fence that was
+-- seen, a decision about what has gone on since.
 -- name: resolve
 UPDATE semel_record SET status = :status, retryable = (:status = 'failed' AND :error_type IS NULL), outcome = :outcome,
     error_type = coalesce(:error_type, error_type), error_message = coalesce(:error_message, error_message), nonce = :nonce,
     fence = fence + 1, doubtful = 0, resolution = :note, {settle}
-WHERE digest = :digest AND nonce <> :nonce AND CASE WHEN :corrects IS NULL
+WHERE digest = :digest AND nonce <> :nonce AND (:fence IS NULL OR fence = :fence) AND CASE WHEN :corrects IS NULL
     THEN status = 'in_doubt' OR (status = 'running' AND (:forced OR lease_us <= :now))
     -- A correction replaces the outcome of the very record that was seen, unless its content was erased since.
     ELSE status = 'completed' AND :status = 'completed' AND nonce = :corrects AND value <> '' END;

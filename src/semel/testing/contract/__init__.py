@@ -60,6 +60,7 @@ from semel.testing.contract.topics.doubts import (
     ReconcileContract,
     ReopeningContract,
     ResolvingContract,
+    SeenContract,
 )
 from semel.testing.contract.topics.erasing import CachePurgeContract, ErasingContract, InvalidationContract
 from semel.testing.contract.topics.failures import (
@@ -132,6 +133,7 @@ class StoreContract(
     NestingContract,
     HoldContract,
     ResolvingContract,
+    SeenContract,
     CorrectingContract,
     ReopeningContract,
     ForcingContract,

@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -18,7 +20,7 @@ from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record
 from semel.server.access import Permission
 from semel.server.console.deeds import DEEDS, Deed, fitting_deeds, is_live, why_not
 from semel.server.console.pages.bulk import ask_for_all
-from semel.server.console.pages.forms import MOST, Given, check_form, read_form
+from semel.server.console.pages.forms import MOST, Given, check_form, read_form, read_number
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Forbidden, Invalid, Refused
 
@@ -103,7 +105,7 @@ async def carry_out(view: View) -> Response:
         return view.page("act.html", here="", code=400, plan=plan, problem=refused.message, typed=typed)
     came = [await _try(work, target) for target in plan.targets]
     if len(came) == 1 and came[0].is_done and plan.deed.kind == "record":
-        return view.redirect(came[0].target.place, done=f"{plan.deed.words}: done.")
+        return view.redirect(came[0].target.place, done=plan.deed.name)
     return view.page("acted.html", here="", plan=plan, came=came, done=sum(one.is_done for one in came))
 
 
@@ -166,16 +168,18 @@ async def _plan_parked(view: View, deed: Deed, given: Given) -> Plan:
     stream = given.first("stream")
     plan = Plan(deed, [], f"/events/parked{query_text({'stream': stream})}", "position", [("stream", stream)])
     for text in given.all("position")[:MOST]:
-        if not text.isdecimal():
-            raise Invalid("A position is a number; nothing was changed.", because="position")
-        page = await view.actions.parked(view.user, stream, after=int(text) - 1, limit=1)
-        found = [one for one in page.events if one.stored.position == int(text)]
+        position = read_number(text, "position")
+        page = await view.actions.parked(view.user, stream, after=position - 1, limit=1)
+        found = [one for one in page.events if one.stored.position == position]
         if not found:
             gone = f"There is no parked event at position {text} of {stream}; nothing was done."
             plan.targets.append(Target(text, f"position {text}", plan.back, refusal=gone))
             continue
         event = found[0].stored.event
-        waits = "It waits behind another one of its key; release the one that failed."
+        waits = (
+            "It waits behind another one of its key, or was released and goes out with the next turn of its relay; "
+            "only the one that failed is decided about."
+        )
         refusal = waits if found[0].error is None else ""
         plan.targets.append(Target(text, f"{event.type} {event.subject or ''}".strip(), plan.back, "", refusal))
     return plan
@@ -213,13 +217,13 @@ def _worker(view: View, plan: Plan, given: Given) -> Callable[[Target], Awaitabl
 
 def _record_worker(view: View, plan: Plan, given: Given, reason: str) -> Callable[[Target], Awaitable[str]]:
     fences = dict(value.split(":", 1) for value in given.all("fence") if ":" in value)
-    confirm = given.first("confirm")
+    confirm = given.typed("confirm").lower()
     deed, actions = plan.deed, view.actions
     stated = _stated(deed, given)
 
     async def work(target: Target) -> str:
         fence = fences.get(target.id, "")
-        seen: dict[str, Any] = {"reason": reason, "fence": int(fence) if fence.isdecimal() else None}
+        seen: dict[str, Any] = {"reason": reason, "fence": read_number(fence, "fence") if fence else None}
         if deed.name == "reopen":
             await actions.reopen(view.user, target.id, **seen)
         elif deed.name == "erase":
@@ -242,7 +246,7 @@ def _stated(deed: Deed, given: Given) -> Any:
         case "cancel":
             return Cancelled()
         case "fail":
-            error = given.first("error")
+            error = given.typed("error")
             if not error:
                 raise Invalid("State the error that duplicates shall get; nothing was changed.", because="error")
             return Failed(error)
@@ -255,12 +259,33 @@ def _value(text: str) -> Any:
     if not text.strip():
         return None
     try:
-        return json.loads(text)
-    except ValueError as problem:
+        return json.loads(text, parse_float=_read_fraction, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as problem:
+        why = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
         raise Invalid(
-            f'The value is no JSON ({problem}); nothing was changed. A text stands in quotation marks: "paid".',
+            f'The value is no JSON ({why}); nothing was changed. A text stands in quotation marks: "paid".',
             because="value",
         ) from None
+
+
+def _read_fraction(text: str) -> float:
+    """A fraction that is kept as it was typed.
+
+    Raises:
+        Invalid: duplicates would be given another number.
+    """
+    found = float(text)
+    if not math.isfinite(found) or Decimal(repr(found)) != Decimal(text):
+        raise Invalid(
+            f"The number {text[:40]} would not be kept exactly; nothing was changed. State it as a text, in quotation "
+            f"marks.",
+            because="value",
+        )
+    return found
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
 
 
 def _other_worker(view: View, plan: Plan, reason: str) -> Callable[[Target], Awaitable[str]]:

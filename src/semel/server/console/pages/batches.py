@@ -12,10 +12,12 @@ from semel.core.store import Capability
 from semel.server.actions.batches import ListedBatch
 from semel.server.console.charts import meter
 from semel.server.console.deeds import batch_deeds
+from semel.server.console.pages.forms import read_number
 from semel.server.console.rendering import share
 from semel.server.console.view import View, query_text
 
 PAGE: Final = 50
+ITEMS: Final = 20
 _TONES: Final = (("completed", "good"), ("failed", "bad"), ("in_doubt", "warn"), ("skipped", "calm"))
 
 
@@ -49,26 +51,41 @@ def _row(listed: ListedBatch) -> BatchRow:
 
 
 async def show_batches(view: View) -> Response:
-    """Batches with their progress, of one state or of any."""
-    wanted: Any = view.asked("state") or None
-    listed = await view.actions.batches(view.user, state=wanted, limit=PAGE)
+    """Batches with their progress, the newest first, of one state or of any."""
+    state, after = view.asked("state"), read_number(view.asked("after", "0"), "after")
+    wanted: Any = state or None
+    listed = await view.actions.batches(view.user, state=wanted, limit=PAGE + 1, after=after, newest_first=True)
+    shown = listed[:PAGE]
+    last = str(shown[-1].number) if len(listed) > PAGE else ""
     return view.page(
         "batches.html",
         here="/batches",
-        rows=[_row(one) for one in listed],
+        rows=[_row(one) for one in shown],
         states=STATES,
-        state=wanted or "",
+        state=state,
         is_kept=view.actions.has(Capability.BATCH),
-        is_cut=len(listed) == PAGE,
+        next=f"/batches{query_text({'state': state, 'after': last})}" if last else "",
     )
 
 
 async def show_batch(view: View) -> Response:
-    """One batch."""
-    scope, name = view.asked("scope"), view.request.query_params.get("batch", "")
+    """One batch, and which of its items need a look."""
+    scope, name = view.asked("scope"), view.asked("batch")
     status = await view.actions.batch(view.user, scope, name)
     row = _row(ListedBatch(scope, status))
     deeds = batch_deeds(status.state, failed=status.failed, in_doubt=status.in_doubt)
+    kinds = [(kind, number) for kind, number in (("failed", status.failed), ("in_doubt", status.in_doubt)) if number]
+    shown: Any = view.asked("items") or (kinds[0][0] if kinds else "")
+    after = view.asked("after")
+    items = (
+        await view.actions.batch_items(
+            view.user, scope, name, shown, after=read_number(after, "after") if after else None, limit=ITEMS + 1
+        )
+        if shown
+        else ()
+    )
+    last = str(items[ITEMS - 1].position) if len(items) > ITEMS else ""
+    place = {"scope": scope, "batch": name}
     return view.page(
         "batch.html",
         here="/batches",
@@ -77,4 +94,8 @@ async def show_batch(view: View) -> Response:
         metadata="" if status.metadata is None else repr(status.metadata)[:2000],
         choices=[deed for deed in deeds if view.may(deed.permission)],
         legend=[(tone, name.replace("_", " ")) for name, tone in _TONES],
+        items=items[:ITEMS],
+        kinds=[(kind, number, f"/batch{query_text(place | {'items': kind})}") for kind, number in kinds],
+        shown=shown,
+        next=f"/batch{query_text(place | {'items': shown, 'after': last})}" if last else "",
     )

@@ -19,7 +19,7 @@ from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
 from semel.server.console.pages.forms import Given, check_form, read_form
 from semel.server.console.rendering import share
-from semel.server.console.search import SearchForm
+from semel.server.console.search import SearchForm, read_moment
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Invalid, Refused
 
@@ -30,9 +30,21 @@ _REFUSALS: Final = 50
 
 async def ask_for_all(view: View) -> Response:
     """How many match and could be done, and the form that asks for the reason."""
-    given = Given.of(view.request.query_params.multi_items())
+    given = _settled(view, view.request.query_params.multi_items())
     deed, asked, back = _request(view, given, _LOOK)
     return await _ask(view, given, deed, asked, back, problem="")
+
+
+def _settled(view: View, pairs: list[tuple[str, str]]) -> Given:
+    """What an address asks for, with moments such as `1h` as the instants that they are now.
+
+    The form then asks for the same however often and whenever it is sent.
+    """
+    settled = []
+    for name, value in pairs:
+        moment = read_moment(value.strip(), view.now) if name in ("after", "before") else None
+        settled.append((name, value if moment is None else moment.isoformat()))
+    return Given.of(settled)
 
 
 async def _ask(view: View, given: Given, deed: Deed, asked: BulkRequest, back: str, *, problem: str) -> Response:
@@ -58,7 +70,7 @@ async def begin(view: View) -> Response:
     deed, asked, back = _request(view, given, given.first("reason"))
     try:
         asked = replace(
-            asked, error=given.first("error"), rate=_rate(given.first("rate")), id=given.first("id") or None
+            asked, error=given.first("error"), rate=_rate(given.typed("rate")), id=given.first("id") or None
         )
         begun = await view.site.bulk.start(view.user, asked)
     except Refused as refused:

@@ -16,6 +16,7 @@ from semel.server.access import Permission
 from semel.server.actions.events import COUNTED, letter_id
 from semel.server.attention import Need, needs_of
 from semel.server.console.deeds import DEEDS
+from semel.server.console.pages.forms import read_number
 from semel.server.console.pages.records import BodyPart, body_page
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Forbidden, Invalid
@@ -52,7 +53,7 @@ async def show_events(view: View) -> Response:
         streams = [StreamRow(lag) for lag in await view.actions.streams(view.user)]
     except Forbidden:
         view.actions.demand(view.user, Permission.LIST)  # a user of some scopes sees no streams, which have none
-    needs = await needs_of(view.actions, view.user)
+    needs = await needs_of(view.actions, view.user, ("dead_letter",))
     return view.page(
         "events.html",
         here="/events",
@@ -143,10 +144,8 @@ async def show_letter_body(view: View) -> Response:
 
 async def show_parked(view: View) -> Response:
     """Events of a stream that could not be published, and what waits behind them."""
-    stream, after = view.asked("stream", "default"), view.asked("after", "0")
-    if not after.isdecimal():
-        raise Invalid("A position is a number; nothing was read.", because="after")
-    page = await view.actions.parked(view.user, stream, after=int(after), limit=PAGE)
+    stream, after = view.asked("stream", "default"), read_number(view.asked("after", "0"), "after")
+    page = await view.actions.parked(view.user, stream, after=after, limit=PAGE)
     return view.page(
         "parked.html",
         here="/events",

@@ -13,6 +13,8 @@ from semel.server.refusals import Forbidden, Invalid
 
 MOST: Final = 200
 """How many targets one form can name."""
+_DIGITS: Final = 18
+"""More would not fit what stores count with."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -28,12 +30,27 @@ class Given:
         return Given(tuple(pairs))
 
     def first(self, name: str) -> str:
-        """The first value of a name; empty where there is none."""
-        return next((value.strip() for key, value in self.pairs if key == name), "")
+        """The first value of a name, exactly as it was given; empty where there is none."""
+        return next((value for key, value in self.pairs if key == name), "")
+
+    def typed(self, name: str) -> str:
+        """The same for what people type, where blanks around it mean nothing."""
+        return self.first(name).strip()
 
     def all(self, name: str) -> list[str]:
         """Every value of a name, each once."""
         return list(dict.fromkeys(value for key, value in self.pairs if key == name))
+
+
+def read_number(text: str, because: str) -> int:
+    """A position or another whole number, as a page has written it.
+
+    Raises:
+        Invalid: it is none, or none that a store could hold.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+        raise Invalid("A position is a number; nothing was done.", because=because)
+    return int(text)
 
 
 async def read_form(view: View) -> Given:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from semel.core.record import Record, Status
 from semel.server.access import Permission
+from semel.server.console.deeds import DEEDS
 from semel.server.console.pages.acting import bulk_choices, choices_for, why_none
 from semel.server.console.rendering import look_of_state
 from semel.server.console.search import FIELDS, STUCK, SearchForm
@@ -88,7 +89,7 @@ def _chips(form: SearchForm) -> list[Chip]:
 
 async def find_record(view: View) -> Response:
     """What somebody may mean by one word: a reference, or anything that records are searched by."""
-    wanted = view.asked("q")
+    wanted = view.asked("q").strip()
     if not wanted:
         return view.redirect("/records")
     if _REFERENCE.fullmatch(wanted):
@@ -123,8 +124,13 @@ async def show_record(view: View) -> Response:
         why_no_choice="" if choices else why_none(view, record),
         may_see_body=view.may(Permission.BODY),
         links=view.site.links.of(record),
-        done=view.asked("done"),
+        done=_done(view.asked("done")),
     )
+
+
+def _done(name: str) -> str:
+    """What was just done here; an address cannot make the page say anything else."""
+    return f"{DEEDS[name].words}: done." if name in DEEDS else ""
 
 
 def _about(record: Record) -> list[tuple[str, str, str]]:

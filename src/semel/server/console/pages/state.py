@@ -24,6 +24,12 @@ _TITLES: Final = {
     "parked_key": "Parked keys of stream {}",
     "paused_batch": "Paused batches of {}",
 }
+_MANY: Final = {
+    "in_doubt": "records in doubt",
+    "dead_letter": "dead letters",
+    "parked_key": "parked events",
+    "paused_batch": "paused batches",
+}
 _BUTTONS: Final = {
     "in_doubt": "Look at them",
     "dead_letter": "Look at the letters",
@@ -36,15 +42,21 @@ async def show_attention(view: View) -> Response:
     """What needs a person."""
     needs = await needs_of(view.actions, view.user)
     return view.page(
-        "attention.html", here="/", needs=needs, titled=[(need, _card(view, need)) for need in needs.needs]
+        "attention.html",
+        here="/",
+        needs=needs,
+        titled=[(need, _card(view, need)) for need in needs.needs],
+        kinds=_MANY,
     )
 
 
 def _card(view: View, need: Need) -> dict[str, str]:
     """The title of a need, and where to go on."""
     queries = {
-        "in_doubt": f"/records{query_text({'status': 'in_doubt', 'operation': need.operation, 'order': 'oldest'})}",
-        "dead_letter": f"/events/letters{query_text({'consumer': need.operation})}",
+        "in_doubt": f"/records/{need.target}"
+        if need.number == 1
+        else f"/records{query_text({'status': 'in_doubt', 'operation': need.operation, 'order': 'oldest'})}",
+        "dead_letter": f"/events/letters{query_text({'consumer': need.operation, 'reason': need.cause})}",
         "parked_key": f"/events/parked{query_text({'stream': need.operation})}",
         "paused_batch": f"/batch{query_text({'scope': need.scope, 'batch': need.target})}"
         if need.number == 1
@@ -52,7 +64,7 @@ def _card(view: View, need: Need) -> dict[str, str]:
     }
     return {
         "title": _TITLES[need.kind].format(need.operation),
-        "button": _BUTTONS[need.kind],
+        "button": "Look at it" if need.number == 1 else _BUTTONS[need.kind],
         "url": view.url(queries[need.kind]),
     }
 

@@ -1,6 +1,6 @@
-// Keeps a page current: asks for it again every two seconds and puts what changed in its place.
+// Keeps a page current: asks for it again before it is two seconds old, and puts what changed in its place.
 // Pauses while nobody looks. Without it every page says the same, as of the moment it was asked for.
-const EVERY = Number(document.body.dataset.every) || 2000;
+const EVERY = Number(document.body.dataset.every) || 1500;
 const pulse = document.getElementById("pulse");
 let timer = 0;
 let asking = null;
@@ -44,13 +44,25 @@ async function refresh() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: asking.signal, credentials: "same-origin" });
   if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  for (const region of document.querySelectorAll("[data-live]")) {
-    const next = fresh.querySelector(`[data-live="${region.dataset.live}"]`);
-    if (!next || isEdited(region) || next.innerHTML === region.dataset.seen || next.innerHTML === region.innerHTML) continue;
-    const restore = keep(region);
-    region.replaceChildren(...document.adoptNode(next).childNodes);
-    restore();
+  if (namesIn(fresh) !== namesIn(document)) {
+    // What was empty is not, or the other way round: then the page has other parts than before.
+    put(document.getElementById("main"), fresh.getElementById("main"));
+    return;
   }
+  for (const region of document.querySelectorAll("[data-live]")) {
+    put(region, fresh.querySelector(`[data-live="${region.dataset.live}"]`));
+  }
+}
+
+function namesIn(page) {
+  return [...page.querySelectorAll("[data-live]")].map((region) => region.dataset.live).join();
+}
+
+function put(region, next) {
+  if (!region || !next || isEdited(region) || next.innerHTML === region.innerHTML) return;
+  const restore = keep(region);
+  region.replaceChildren(...document.adoptNode(next).childNodes);
+  restore();
 }
 
 async function turn() {
@@ -59,13 +71,15 @@ async function turn() {
     say("paused", "Paused");
     return;
   }
+  const asked = Date.now();
   try {
     await refresh();
     say("live", "Live");
   } catch (error) {
     if (error.name !== "AbortError") say("lost", "Not reached, trying again");
   }
-  timer = window.setTimeout(turn, EVERY);
+  // A reader who went away meanwhile is asked for again when they come back.
+  if (looks()) timer = window.setTimeout(turn, Math.max(EVERY / 5, EVERY - (Date.now() - asked)));
 }
 
 function pause() {

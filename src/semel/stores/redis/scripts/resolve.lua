@@ -2,7 +2,8 @@
 -- out whoever may still be running; sent again it finds its own nonce.
 -- With a nonce to correct, it replaces the outcome of the very record that was seen, unless its content was erased since.
 -- ARGV: nonce, status, note, channel, digest, and the outcome where there is one ('1' and its bytes; else '0' and ''),
--- the nonce to correct ('' for none), the error of a failure for good ('' for none), and whether a live lease is ended
+-- the nonce to correct ('' for none), the error of a failure for good ('' for none), whether a live lease is ended,
+-- and the fence that was seen ('-1' for any): what has gone on since is left alone
 local record = fields('status', 'nonce', 'fence', 'lease_us', 'expires_us', 'keep_us', 'wanted', 'fingerprint',
     'attempts', 'started_us', 'completed_us', 'decided')
 if not record.status then
@@ -18,7 +19,7 @@ else
     local seen = record.status == 'completed' and record.nonce == ARGV[8]
     allowed = seen and ARGV[2] == 'completed' and record.fingerprint ~= ''
 end
-if not allowed then
+if not allowed or (ARGV[11] ~= '-1' and ARGV[11] ~= record.fence) then
     return { 0, told(true) }
 end
 -- What only the record knew so far: an attempt that runs, or one whose value is replaced.

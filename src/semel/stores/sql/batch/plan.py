@@ -77,6 +77,10 @@ _TRIES: Final = 10
 Many = Callable[..., Plan]
 
 
+_AFTER_ALL: Final = (1 << 63) - 1
+"""Above the number of every batch."""
+
+
 def shared_statements(parts: dict[str, str]) -> dict[str, str]:
     """The statements that all databases understand, in the words of one. `{among}` is left for a list of values."""
     columns = {
@@ -267,12 +271,15 @@ def _read(dialect: BatchDialect, operation: ReadBatch) -> Asking[BatchAnswer]:
 
 
 def _list(dialect: BatchDialect, operation: ListBatches) -> Asking[BatchAnswer]:
-    place = "list" if operation.scope is not None else "list_everywhere"
+    place, after = "list", operation.after
+    if operation.newest_first:
+        place, after = "newest", operation.after or _AFTER_ALL
+    place += "" if operation.scope is not None else "_everywhere"
     values: list[Any] = [] if operation.scope is None else [storable(operation.scope)]
     if operation.state is None:
-        rows = yield dialect.command(place, *values, operation.after, operation.limit)
+        rows = yield dialect.command(place, *values, after, operation.limit)
     else:
-        rows = yield dialect.command(f"{place}_of_state", *values, operation.after, operation.state, operation.limit)
+        rows = yield dialect.command(f"{place}_of_state", *values, after, operation.state, operation.limit)
     return BatchesFound(tuple(map(_batch_of, rows)))
 
 

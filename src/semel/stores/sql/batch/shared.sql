@@ -61,6 +61,18 @@ SELECT {batch} FROM {batch_table} WHERE number > ? AND state <> 'expired' ORDER 
 -- name: list_everywhere_of_state
 SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ? ORDER BY number LIMIT ?;
 
+-- name: newest
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state <> 'expired' ORDER BY number DESC LIMIT ?;
+
+-- name: newest_of_state
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state = ? ORDER BY number DESC LIMIT ?;
+
+-- name: newest_everywhere
+SELECT {batch} FROM {batch_table} WHERE number < ? AND state <> 'expired' ORDER BY number DESC LIMIT ?;
+
+-- name: newest_everywhere_of_state
+SELECT {batch} FROM {batch_table} WHERE number < ? AND state = ? ORDER BY number DESC LIMIT ?;
+
 -- name: items
 SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? ORDER BY position;
 

@@ -356,6 +356,20 @@ class BatchContract(Contract, calls=False):
         later: BatchesFound = await _ask(world, ListBatches(None, None, first.number, 10), BatchesFound)
         assert [batch.id for batch in later.batches] == ["d"]
 
+    @pytest.mark.parametrize("scope", ["", None], ids=["of one scope", "of all"])
+    async def test_the_newest_batches_come_first_on_request(self, world: World, scope: str | None) -> None:
+        await _load(world)
+        middle = await _open(world, id="c")
+        await _open(world, id="d")
+        newest: BatchesFound = await _ask(world, ListBatches(scope, None, 0, 2, newest_first=True), BatchesFound)
+        assert [batch.id for batch in newest.batches] == ["d", "c"]
+        rest: BatchesFound = await _ask(
+            world, ListBatches(scope, None, middle.number, 2, newest_first=True), BatchesFound
+        )
+        assert [batch.id for batch in rest.batches] == ["b"]
+        loading: BatchesFound = await _ask(world, ListBatches(scope, "loading", 0, 9, newest_first=True), BatchesFound)
+        assert [batch.id for batch in loading.batches] == ["d", "c"]
+
     async def test_items_are_found_by_their_ids(self, world: World) -> None:
         batch = await _load(world)
         found: ItemsFound = await _ask(world, FindItems(batch.number, ("i5", "nobody", "i2")), ItemsFound)

@@ -613,6 +613,40 @@ class CorrectingContract(Contract):
         assert await world.stored() == before
 
 
+class SeenContract(Contract):
+    """A decision names the record that was looked at, and what has gone on since is left alone."""
+
+    async def test_a_store_leaves_alone_what_has_another_fence_than_was_seen(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        before = await world.stored()
+        decision = msgspec.structs.replace(_stating(lease, _FIRST, b"late"), fence=lease.fence + 1)
+        for force in (False, True):
+            (answer,) = await world.perform(msgspec.structs.replace(decision, force=force))
+            assert isinstance(answer, StateMismatch)
+        assert await world.stored() == before
+
+    async def test_a_decision_sent_again_is_answered_although_the_fence_has_moved(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        decision = msgspec.structs.replace(_stating(lease, _FIRST, b"once"), fence=lease.fence)
+        (first,) = await world.perform(decision)
+        (second,) = await world.perform(decision)
+        assert isinstance(first, Resolved)
+        assert second == first
+
+    async def test_a_record_that_was_released_and_is_in_doubt_again_is_not_decided_about(self, world: World) -> None:
+        lease = await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        await world.client().resolve(DidNotHappen())
+        await world.crash(policy=HOLD)
+        world.clock.advance(_AFTER_LEASE)
+        before = await world.stored()
+        (answer,) = await world.perform(msgspec.structs.replace(_stating(lease, _FIRST, b"late"), fence=lease.fence))
+        assert isinstance(answer, StateMismatch)
+        assert await world.stored() == before
+
+
 _OOPS = Failure("shop.CardDeclined", "no")
 _FINAL = Policy(final_errors=(ValueError,))
 _REOPEN, _AGAIN = b"r" * 16, b"s" * 16
