@@ -134,9 +134,9 @@ def test_a_crowd_on_the_keys_of_one_tenant_does_not_keep_another_from_being_serv
             await asyncio.sleep(0)
             served = await call("quiet", "k", quick)
             may_end.set()
-            answers = await asyncio.gather(first, *noisy, return_exceptions=True)
+            answers: list[Any] = await asyncio.gather(first, *noisy, return_exceptions=True)
         refused = [answer for answer in answers if isinstance(answer, InProgress)]
-        assert all(isinstance(answer, InProgress) or answer.value == "slow" for answer in answers)  # type: ignore[union-attr]
+        assert all(isinstance(answer, InProgress) or answer.value == "slow" for answer in answers)
         return served.value, len(refused)
 
     value, refused = asyncio.run(ask())

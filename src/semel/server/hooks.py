@@ -90,7 +90,7 @@ def _scan(scope: str | None, cursor: tuple[int, bytes] | None) -> Flow[Any]:
     return (yield from ask(Scan(Query(status=Status.IN_DOUBT, scope=scope), cursor, _PAGE)))
 
 
-def _collect(records: Iterable[StoredRecord], with_hook: Iterable[str], waiting: dict[str, list[StoredRecord]]) -> None:
+def _collect(records: Iterable[StoredRecord], with_hook: set[str], waiting: dict[str, list[StoredRecord]]) -> None:
     for record in records:
         operation = record.key.operation
         if record.in_doubt_policy == "reconcile" and operation not in with_hook:
