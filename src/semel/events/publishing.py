@@ -317,12 +317,13 @@ class PartPublisher:
                     done.positions.append(stored.position)
                 elif isinstance(error, OUTAGES) or self._may_try_again(refused, stored, error, done):
                     again.append(stored)
-            if again:
-                waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
-                outage = next((error for error in errors if isinstance(error, OUTAGES)), None)
-                outages = 0 if outage is None else outages + 1
-                self._tell("publishing_failed", len(again), outage or next(filter(None, errors)))
-            if again and outage is not None:
+            if not again:
+                continue
+            waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
+            outage = next((error for error in errors if isinstance(error, OUTAGES)), None)
+            outages = 0 if outage is None else outages + 1
+            self._tell("publishing_failed", len(again), outage or next(filter(None, errors)))
+            if outage is not None:
                 if outages >= self._settings.max_attempts and not self._is_patient:
                     raise outage
                 await self._wait_for_broker(outages, outage)
@@ -420,9 +421,11 @@ class PartPublisher:
 
     async def _rest_until_due(self, refused: Iterable[_Refused]) -> None:
         """Wait for the first of these, which is due then, even where the clock is short of it by a rounding."""
-        first = min(refused, key=lambda one: one.due)
-        await self._rest_until(first.due)
-        first.due = self._clock.monotonic()
+        now = self._clock.monotonic()
+        first = min((one for one in refused if not one.is_due(now)), key=lambda one: one.due, default=None)
+        if first is not None:
+            await self._rest_until(first.due)
+            first.due = self._clock.monotonic()
 
     async def _rest_until(self, due: float) -> None:
         if due >= self._until:

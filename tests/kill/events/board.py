@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 _WORDS: Final = 8
-_PAUSE: Final = 0.002
+_PAUSE: Final = 0.01
 
 
 class At(IntEnum):

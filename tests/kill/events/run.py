@@ -32,10 +32,11 @@ _BACKLOG: Final = 200
 """Events without an effect yet above which no more are added: workers are killed faster than they could catch up."""
 _ARRIVAL: Final = 10.0
 """Seconds in which somebody should get to a position; to one that was never hit, it is waited for longer."""
-_LOOK: Final = 0.002
+_LOOK: Final = 0.01
+"""Whoever is at a position stands there until the killer has looked."""
 _FEED: Final = 4
 """Events that are added where nobody gets to a position because nothing is left to do."""
-_FEED_EVERY: Final = 0.2
+_FEED_EVERY: Final = 0.5
 _ROOT: Final = Path(__file__).parents[3]
 
 
@@ -53,7 +54,7 @@ class Plan:
     """Seconds in which something has to arrive in the end, for as long as something is missing."""
 
 
-SMALL: Final = Plan(len(OF_CONSUMERS), len(OF_RELAYS), 1, events=8)
+SMALL: Final = Plan(len(OF_CONSUMERS), len(OF_RELAYS), 1, events=4)
 """One kill at every position, and one of the broker."""
 
 
@@ -166,7 +167,9 @@ class EventKiller:
         order = ["consumer"] * plan.consumers + ["relay"] * plan.relays + ["broker"] * plan.brokers
         self._random.shuffle(order)
         for number, who in enumerate(order):
-            if sum(self._missing()) < _BACKLOG:
+            with psycopg.connect(self._database, autocommit=True) as connection:
+                waiting = sum(self._missing(connection))
+            if waiting < _BACKLOG:
                 self._board.allow(plan.events)
             self._attack(who)
             self._tell(f"{number + 1} of {len(order)} kills, {self._board.added} events")
@@ -243,22 +246,22 @@ class EventKiller:
         status = self._order("reap", self._pids[number])
         assert status == 0, self._complaint(f"the producer ended with {status}")
 
-    def _missing(self) -> tuple[int, int]:
+    def _missing(self, connection: psycopg.Connection) -> tuple[int, int]:
         """How many events that were committed have no effect yet, with a transaction and without."""
-        with psycopg.connect(self._database, autocommit=True) as connection:
-            found = connection.execute(_MISSING).fetchone()
+        found = connection.execute(_MISSING).fetchone()
         assert found is not None
         return found[0], found[1]
 
     def _settle(self) -> None:
         """Let every event that was committed arrive at both consumers, for as long as any does."""
-        missing, deadline = self._missing(), time.monotonic() + self._plan.settle_within
-        while any(missing) and time.monotonic() < deadline:
-            assert not (self._folder / ERRORS).exists(), self._complaint("a worker failed")
-            time.sleep(0.05)
-            now = self._missing()
-            if now != missing:
-                missing, deadline = now, time.monotonic() + self._plan.settle_within
+        with psycopg.connect(self._database, autocommit=True) as connection:
+            missing, deadline = self._missing(connection), time.monotonic() + self._plan.settle_within
+            while any(missing) and time.monotonic() < deadline:
+                assert not (self._folder / ERRORS).exists(), self._complaint("a worker failed")
+                time.sleep(0.05)
+                now = self._missing(connection)
+                if now != missing:
+                    missing, deadline = now, time.monotonic() + self._plan.settle_within
 
     def _stop(self) -> None:
         """Ask everybody to end, which they do once what is under way has ended."""

@@ -107,7 +107,7 @@ async def produce(worker: Worker) -> None:
         acts = itertools.cycle((_add_two, _ride, _add_in_reverse, _roll_back))
         for number in itertools.count():
             while board.added >= board.allowed and not board.is_ending:  # noqa: ASYNC110 - shared memory tells nobody
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.01)
             if board.is_ending:
                 break
             board.count_added(await next(acts)(semel, outbox, first, second, f"e-{number}"))

@@ -274,7 +274,7 @@ class SnapshotServer(_Server):
         return (found[:limit] if is_mine else []) or [(until, self.last, is_mine, *[None] * (1 + len(EVENT_COLUMNS)))]
 
     def _purge(self, *values: Any) -> list[Row]:
-        after, floor, _stream, parts, number, _keep, seen, limit = values
+        after, _keep, floor, _stream, parts, number, seen, limit = values
         old = [
             position
             for position, transaction, row in self._seen()
