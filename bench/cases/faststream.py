@@ -19,6 +19,8 @@ from semel import AsyncSemel
 from semel.events import Event
 
 Handler = Callable[..., Any]
+_SILENT: dict[str, Any] = {"logger": None}
+"""Its Redis broker is annotated so that it takes no None."""
 
 
 class FastStreamRedisWay(RedisWay):
@@ -33,7 +35,7 @@ class FastStreamRedisWay(RedisWay):
     async def publisher(self) -> AsyncIterator[Any]:
         from faststream.redis import RedisBroker
 
-        async with RedisBroker(self.url, logger=None) as broker:
+        async with RedisBroker(self.url, **_SILENT) as broker:
             yield _Publisher(broker, self.name)
 
 
@@ -66,7 +68,7 @@ async def _listen(way: Way, name: str, handler: Handler, *around: Any, is_manual
     elif way.kind == "redis":
         from faststream.redis import RedisBroker, StreamSub
 
-        broker = RedisBroker(way.url, middlewares=around, logger=None)
+        broker = RedisBroker(way.url, middlewares=around, **_SILENT)
         stream = StreamSub(way.name, group=name, consumer="one", max_records=PREFETCH, polling_interval=100)
         subscriber = broker.subscriber(stream=stream, max_workers=CALLERS, ack_policy=policy)
     else:
