@@ -22,7 +22,7 @@ from semel.core.operations import Complete
 from semel.errors import FailedBefore, InDoubt, InProgress, RecordNotFound, TryLater, UsageError
 from semel.testing.contract.topics.erasing import VALUE
 from tests.batch.desk import Desk
-from tests.batch.test_running import begin, leave_behind, perform
+from tests.batch.leaving import begin, leave_behind, perform
 
 pytestmark = pytest.mark.anyio
 
