@@ -285,7 +285,7 @@ def test_an_action_on_many_is_paused_goes_on_and_is_cancelled(reader: Reader) ->
         expect(state).to_have_text(then)
     expect(page.get_by_label("Reason")).to_have_count(0)
     left = [reader.site.read(f"slow {number}", "slowly").status for number in range(5)]
-    assert left.count("in_doubt") >= 3
+    assert sum(status == "in_doubt" for status in left) >= 3
     reader.opens("/audit?actor=olga", "admin")
     expect(page.locator("tbody")).to_contain_text("what: pause")
 

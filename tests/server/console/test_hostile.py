@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
@@ -80,7 +81,7 @@ def _run_operations(semel: Semel) -> None:
         return text
 
     for text in TEXTS:
-        about = {
+        about: dict[str, Any] = {
             "subject": text,
             "requester": text,
             "business_key": text,
@@ -90,7 +91,7 @@ def _run_operations(semel: Semel) -> None:
         with suppress(Bad, errors.SemelError):
             semel.run(
                 text,
-                lambda text=text: handler(text),
+                partial(handler, text),
                 operation="import",
                 scope="acme",
                 fingerprint=None,
@@ -132,7 +133,7 @@ def _run_batches(semel: Semel) -> None:
 
 
 class _Refuses:
-    async def publish(self, events: list[Event]) -> list[Exception | None]:
+    async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
         return [Bad(EVIL) for _ in events]
 
 
@@ -153,7 +154,7 @@ def mallory(attacked: Site, browser: Browser) -> Iterator[Reader]:
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
     page.on("console", lambda said: problems.append(said.text) if "Content Security" in said.text else None)
     page.on("request", lambda asked: None if asked.url.startswith(attacked.address) else problems.append(asked.url))
     yield Reader(attacked, page)

@@ -14,7 +14,7 @@ from semel.core.store import Capability
 from semel.events.dead_letters import show_letter
 from semel.server.access import Permission
 from semel.server.actions.events import COUNTED, letter_id
-from semel.server.attention import Need, needs_of
+from semel.server.attention import Kind, Need, needs_of
 from semel.server.console.deeds import DEEDS
 from semel.server.console.pages.forms import read_number
 from semel.server.console.pages.records import BodyPart, body_page
@@ -53,7 +53,8 @@ async def show_events(view: View) -> Response:
         streams = [StreamRow(lag) for lag in await view.actions.streams(view.user)]
     except Forbidden:
         view.actions.demand(view.user, Permission.LIST)  # a user of some scopes sees no streams, which have none
-    needs = await needs_of(view.actions, view.user, ("dead_letter",))
+    letters: tuple[Kind, ...] = ("dead_letter",)
+    needs = await needs_of(view.actions, view.user, letters)
     return view.page(
         "events.html",
         here="/events",
