@@ -19,6 +19,7 @@ from semel import AsyncSemel
 from semel.errors import UsageError
 from semel.events import Consumer, Event
 from semel.events.brokers import nats as adapter
+from semel.events.brokers.listening import RetryDelay
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, publish, until
 from tests.servers.broker import Broker
@@ -173,7 +174,7 @@ class TestOnNatsAlone:
             paused.append((len(asked), reason))
 
         monkeypatch.setattr(adapter._Subscription, "_ask", write_down)
-        monkeypatch.setattr(adapter.RetryDelay, "wait", pause)
+        monkeypatch.setattr(RetryDelay, "wait", pause)
         monkeypatch.setattr(adapter, "_PULL_FOR", 0.2)
         ledger = Ledger()
         await make_durable(bench)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,7 +66,7 @@ class Desk:
         else:
             with self.begun.transaction() as session:
                 self.begun.write(session)
-                given = consumer.handle(event, within=session)
+                given = cast("Disposition", consumer.handle(event, within=session))
                 if rolls_back:
                     raise RolledBack
         return given
