@@ -34,14 +34,15 @@ MOST = 0.02
 @contextmanager
 def asyncpg_noted(note: Callable[[str], object]) -> Iterator[None]:
     """Tell of every statement when it is sent."""
-    send = asyncpg.Connection._do_execute
+    connection: Any = asyncpg.Connection
+    send = connection._do_execute
 
     async def noted(self: Any, query: Any, *rest: Any, **more: Any) -> Any:
         note(query if isinstance(query, str) else query.query)
         return await send(self, query, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncpg.Connection, "_do_execute", noted)
+        patch.setattr(connection, "_do_execute", noted)
         yield
 
 
