@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from functools import cache
 from multiprocessing import get_context
-from typing import Any, Final
-
-import psycopg
+from typing import Any
 
 from semel import Semel
 from semel.batch import Batch, Batches, Item, item
+from tests.batch.worker import INSERT, committing, connect
 
-INSERT: Final = "INSERT INTO batch_effect (item) VALUES ('{}')"
 Place = tuple[str, str]
 """The id of an item, and at which point of its task a process dies."""
 
@@ -57,18 +54,14 @@ def pay_item(url: str, id_: str, folder: str, places: Sequence[Place]) -> Any:
 
     @contextmanager
     def transaction() -> Iterator[Any]:
-        is_file = url.startswith("sqlite")
-        connection: Any = (
-            sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60) if is_file else psycopg.connect(url)
-        )
-        with closing(connection):
-            with connection:
+        with closing(connect(url)) as connection:
+            with committing(connection):
                 yield connection
             deaths.meet(id_, "committed")
 
     def pay(item: Item, session: Any) -> str:
         deaths.meet(item.id, "before")
-        session.execute(INSERT.format(item.id))
+        session.cursor().execute(INSERT.format(item.id))
         deaths.meet(item.id, "after")
         return f"paid {item.id} by {os.getpid()}"
 

@@ -30,6 +30,7 @@ WITHOUT_CALLS: Final = frozenset({
     "OutboxContract",
     "BatchContract",
     "AuditContract",
+    "SeenContract",
 })  # fmt: skip
 """Topics that send operations to a store, without any engine."""
 

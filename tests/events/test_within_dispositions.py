@@ -17,8 +17,9 @@ from semel.errors import EventInvalid
 from semel.events import Consumer, Disposition, Event
 from semel.testing import Crash
 from tests.events.desk import NO_CHANCE, TYPE, Declined, Registered, an_event
-from tests.events.test_transactions import Begun, Office
+from tests.events.test_transactions import Begun, Office, office
 
+__all__ = ["office"]
 pytestmark = [pytest.mark.slow, pytest.mark.anyio, pytest.mark.covering]
 WITH_CONNECTIONS = ("sqlite3", "aiosqlite", "psycopg", "asyncpg", "pymysql", "asyncmy", "sqlalchemy-async-asyncpg")
 

@@ -17,6 +17,7 @@ from semel.core.erasure.port import ErasureTally, SubjectErasure
 from semel.core.events.letters import Letter, PutLetter, letter_id
 from semel.core.flow import Flow, ask
 from semel.engine.engine import engine_of
+from semel.erasure import register_erasable
 from semel.errors import UsageError
 from semel.events import Consumer, Event, Outbox
 from semel.server.engines import as_async
@@ -208,7 +209,7 @@ class Uploads:
 
 def test_what_an_application_registers_is_erased_too(semel: Semel) -> None:
     uploads = Uploads()
-    semel.register_erasable(uploads)
+    register_erasable(semel, uploads)
     assert semel.erase_subject(ANN, reason="request 17", dry_run=True).erased == {"uploads": 1}
     assert ANN in uploads.kept
     assert semel.erase_subject(ANN, reason="request 17").erased == {"uploads": 1}
@@ -218,10 +219,10 @@ def test_what_an_application_registers_is_erased_too(semel: Semel) -> None:
 def test_the_server_of_an_engine_for_threads_erases_what_was_registered_there(semel: Semel) -> None:
     uploads = Uploads()
     known = as_async(semel)
-    semel.register_erasable(uploads)
+    register_erasable(semel, uploads)
     assert asyncio.run(known.erase_subject(ANN, reason="request 17")).erased == {"uploads": 1}
 
 
 def test_what_cannot_erase_is_not_registered(semel: Semel) -> None:
     with pytest.raises(UsageError, match="has no erase_subject"):
-        semel.register_erasable(object())  # type: ignore[arg-type]
+        register_erasable(semel, object())  # type: ignore[arg-type]

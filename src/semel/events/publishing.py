@@ -479,9 +479,13 @@ class PartPublisher:
 
 
 def _explain(error: BaseException | None) -> str:
-    """An error and what caused it, in one line."""
+    """An error and what caused it, in one line.
+
+    Only what an outage says is told: the text of another error may hold what the event is about.
+    """
     told: list[str] = []
     while error is not None and len(told) < _MOST_CAUSES:
-        told.append(f"{type(error).__qualname__}: {error!s:.300}")
+        name = type(error).__qualname__
+        told.append(f"{name}: {error!s:.300}" if isinstance(error, OUTAGES) else name)
         error = error.__cause__
     return "; because of ".join(told)
