@@ -19,7 +19,7 @@ from celery import Celery
 from semel import Semel
 from semel.batch import Batches, Item
 from semel.batch.engines.celery import batch_task
-from tests.batch.repeating_pool import INSERT
+from tests.batch.worker import INSERT
 
 FAILS_ONCE: Final = "i9"
 """The item whose first attempt fails."""
