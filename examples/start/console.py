@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from examples.launching.children import Child
 from examples.launching.launcher import Supervision, start_all
 from examples.launching.serving import serve
-from examples.start.operations import PLACE
+from examples.start.operations import LATEST_PATH
 from semel import AsyncSemel
 from semel.errors import SemelError
 from semel.server import User, console_app
@@ -66,7 +66,7 @@ def make_app(stores: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) 
         return YOU
 
     async def tell_latest(request: Request) -> Response:
-        return JSONResponse({name: told for name in engines if (told := await _glance(actions[name])) is not None})
+        return JSONResponse({name: told for name in engines if (told := await _summarize(actions[name])) is not None})
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -77,10 +77,10 @@ def make_app(stores: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) 
     consoles = [
         Mount(f"/{name}", console_app(semel, user=find_user, links=links.get(name))) for name, semel in engines.items()
     ]
-    return Starlette(routes=[Route(PLACE, tell_latest), *consoles], lifespan=lifespan)
+    return Starlette(routes=[Route(LATEST_PATH, tell_latest), *consoles], lifespan=lifespan)
 
 
-async def _glance(actions: Actions) -> dict[str, Any] | None:
+async def _summarize(actions: Actions) -> dict[str, Any] | None:
     """The latest operations of a store, and how many need a person; None where it is away."""
     try:
         page = await actions.list(YOU, limit=_READ, newest_first=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import httpx
 
-PLACE: Final = "/latest"
+LATEST_PATH: Final = "/latest"
 _KEPT_FOR: Final = 0.5
 _PATIENCE: Final = 1.0
 _MARKS: Final = {"completed": "✔", "running": "▶", "failed": "✘", "in_doubt": "?", "cancelled": "–"}
@@ -33,7 +33,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Glance:
+class ServiceSummary:
     """What is seen of one service: its latest operations, the newest first, and how many need a person."""
 
     operations: tuple[Operation, ...] = ()
@@ -51,27 +51,27 @@ class Operations:
     def __init__(self, address: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._address = address
         self._monotonic = monotonic
-        self._seen: dict[str, Glance] = {}
+        self._seen: dict[str, ServiceSummary] = {}
         self._asked = float("-inf")
         self._client = httpx.AsyncClient(base_url=address, timeout=_PATIENCE, trust_env=False)
 
-    async def look(self) -> Mapping[str, Glance]:
+    async def look(self) -> Mapping[str, ServiceSummary]:
         """What is seen of each service by its name; of one that does not answer, what was seen last."""
         if self._monotonic() - self._asked >= _KEPT_FOR:
             self._asked = self._monotonic()
             try:
                 async with asyncio.timeout(_PATIENCE):
-                    told = (await self._client.get(PLACE)).raise_for_status().json()
+                    told = (await self._client.get(LATEST_PATH)).raise_for_status().json()
             except (httpx.HTTPError, TimeoutError):
                 return self._seen
-            self._seen |= {name: self._glance(name, one) for name, one in told.items()}
+            self._seen |= {name: self._summarize(name, one) for name, one in told.items()}
         return self._seen
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    def _glance(self, name: str, told: Mapping[str, Any]) -> Glance:
+    def _summarize(self, name: str, told: Mapping[str, Any]) -> ServiceSummary:
         shown = [
             Operation(
                 status=one["status"].replace("_", " "),
@@ -83,4 +83,4 @@ class Operations:
             )
             for one in told["latest"]
         ]
-        return Glance(tuple(shown), told["needs"])
+        return ServiceSummary(tuple(shown), told["needs"])

@@ -19,11 +19,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from examples.hotel import frame
-from examples.start.operations import Glance
+from examples.start.operations import ServiceSummary
 from examples.start.runs import Runs
 
 HERE: Final = Path(__file__).parent
-Look = Callable[[], Awaitable[Mapping[str, Glance]]]
+Look = Callable[[], Awaitable[Mapping[str, ServiceSummary]]]
 
 
 class Pages:
@@ -69,7 +69,7 @@ class Pages:
             is_running=any(service.running for service in self._runs.services),
             store=self._store,
             console=self._console,
-            glances=await self._look(),
+            summaries=await self._look(),
         )
         return HTMLResponse(text, headers=frame.HEADERS)
 

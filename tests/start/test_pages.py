@@ -13,7 +13,7 @@ from examples.launching.children import DidNotStart
 from examples.launching.postgresql import ServerMissing, find_programs
 from examples.start import stores
 from examples.start.folders import own_folder
-from examples.start.operations import Glance, Operation, Operations
+from examples.start.operations import Operation, Operations, ServiceSummary
 from examples.start.pages import Pages
 from examples.start.runs import Button, Outcome, Runs, Service, Tell
 from examples.start.stores import SqliteStores, check_clients
@@ -26,7 +26,7 @@ class Desk:
     """A service with one button, which waits until it is let go on."""
 
     def __init__(self, outcome: Outcome | Exception, console: dict[str, str] | None = None) -> None:
-        self.glances: dict[str, Glance] = {}
+        self.summaries: dict[str, ServiceSummary] = {}
         self._outcome = outcome
         self.go_on = asyncio.Event()
         button = Button("fifty", "Send it fifty times", "It does.", self._press)
@@ -35,8 +35,8 @@ class Desk:
         app = Pages(self.runs, "SQLite", console or {}, self._look).make_app()
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://start")
 
-    async def _look(self) -> dict[str, Glance]:
-        return self.glances
+    async def _look(self) -> dict[str, ServiceSummary]:
+        return self.summaries
 
     async def _press(self, tell: Tell) -> Outcome:
         tell("It is <on> its way.")
@@ -179,13 +179,13 @@ SEEN = Operation("in doubt", "?", "hotel.charge", "<b>R001</b>", 49, "http://con
 async def test_the_page_shows_what_the_console_shows_of_each_service() -> None:
     desk = Desk(Outcome("done"), {"hotel": "http://console/hotel/"})
     assert "What needs a person" in (await desk.client.get("/")).text  # nobody has looked yet, so nothing is claimed
-    desk.glances = {"hotel": Glance((SEEN,), 1)}
+    desk.summaries = {"hotel": ServiceSummary((SEEN,), 1)}
     page = (await desk.client.get("/")).text
     assert 'href="http://console/hotel/records/ab"' in page
     assert "&lt;b&gt;R001&lt;/b&gt;" in page
     assert "49 duplicates answered" in page
     assert "1 needs a person" in page
-    desk.glances = {"hotel": Glance()}
+    desk.summaries = {"hotel": ServiceSummary()}
     assert "Nothing needs a person" in (await desk.client.get("/")).text
 
 
@@ -200,7 +200,7 @@ async def test_a_console_that_does_not_answer_leaves_what_was_seen_last(monkeypa
 
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://console")
     monkeypatch.setattr(operations, "_client", client)
-    wanted = Glance((Operation("completed", "✔", "charge", "k", 2, "http://console/hotel/records/cd"),), 3)
+    wanted = ServiceSummary((Operation("completed", "✔", "charge", "k", 2, "http://console/hotel/records/cd"),), 3)
     for _ in range(3):
         assert await operations.look() == {"hotel": wanted}
     assert answers == []  # asked twice: in between what was seen is new enough

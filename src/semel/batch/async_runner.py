@@ -656,7 +656,7 @@ class AsyncRunner:
             PageStopped: it does not; the transaction of the page is rolled back, and with it all that its items did.
         """
         if not self._store.has_one_writer:
-            # Elsewhere a page would wait here for whoever waits for the page, and nobody could have paused the batch.
+            # With one writer `pause` waits for the end of the page, so a look would wait as well, and find nothing.
             await self._poll()
         if self._over.is_set():
             raise PageStopped

@@ -26,7 +26,7 @@ MOST_RATE: Final = 1_000_000
 _LONG: Final = timedelta(days=30)
 
 
-def is_rate(given: object) -> bool:
+def is_valid_rate(given: object) -> bool:
     """Whether it is a number of items in a second: positive, and not without end."""
     return isinstance(given, int | float) and not isinstance(given, bool) and 0 < given <= MOST_RATE
 
@@ -156,7 +156,7 @@ def make_settings(
             raise UsageError(f"{name} is a whole number from 1 to {MOST}, not {value!r}; nothing ran.")
     if commit not in ("item", "page"):
         raise UsageError(f'commit is "item" or "page", not {commit!r}; nothing ran.')
-    if rate is not None and not is_rate(rate):
+    if rate is not None and not is_valid_rate(rate):
         raise UsageError(
             f"rate is a positive number of items in a second, at most {MOST_RATE:,}, not {rate!r}; nothing ran."
         )

@@ -43,7 +43,7 @@ def _number(text: str) -> Decimal:
     """A number with all its digits.
 
     Raises:
-        ValueError: it is none to whoever reads it without a type, which would be the handler.
+        ValueError: read without a type, as the handler reads it, it is none.
     """
     if isinf(float(text)):
         raise ValueError("a number is out of range")

@@ -657,7 +657,7 @@ class SyncRunner:
             PageStopped: it does not; the transaction of the page is rolled back, and with it all that its items did.
         """
         if not self._store.has_one_writer:
-            # Elsewhere a page would wait here for whoever waits for the page, and nobody could have paused the batch.
+            # With one writer `pause` waits for the end of the page, so a look would wait as well, and find nothing.
             self._poll()
         if self._over.is_set():
             raise PageStopped

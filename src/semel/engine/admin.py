@@ -236,7 +236,7 @@ def resolve(
             message = f"There is no record {key.reference[:16]}; nothing was changed."
             raise NotResolvable(message)
         case StateMismatch(StoredRecord() as record):
-            raise not_resolvable(record) if _has_fence(record, fence) else _changed(record)
+            raise not_resolvable(record) if _has_fence(record, fence) else _changed_record_error(record)
     raise AssertionError(answer)
 
 
@@ -249,7 +249,7 @@ def _has_fence(record: StoredRecord, fence: int | None) -> bool:
     return fence is None or record.fence == fence
 
 
-def _changed(record: StoredRecord) -> NotResolvable:
+def _changed_record_error(record: StoredRecord) -> NotResolvable:
     return NotResolvable(
         f"The record {record.reference[:16]} has changed since it was looked at; nothing was changed. Look again.",
         reference=record.reference,
@@ -341,7 +341,7 @@ def reopen(key: Key, *, reason: str, by: str, nonce: bytes, fence: int | None = 
     if found.record is None or _has_expired(found.record, found.now_us):
         raise _not_found(key)
     if not _has_fence(found.record, fence):
-        raise _changed(found.record)
+        raise _changed_record_error(found.record)
     note = Note(_REOPENED, reason[:1000], by).text()
     answer = yield from ask(Reopen(key.digest, nonce, found.record.nonce, note, key.operation))
     match answer:

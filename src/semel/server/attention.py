@@ -124,13 +124,13 @@ class AttentionFinder:
         has, missing, cut, without_hook = self._store.capabilities, list[str](), list[Kind](), set[str]()
         found: list[Need] = []
         if "in_doubt" in kinds and Capability.COUNT in has:
-            found += await self._in_doubt(asked, cut, without_hook)
+            found += await self._find_in_doubt(asked, cut, without_hook)
         elif "in_doubt" in kinds:
             missing.append("in_doubt")
         for capability, name, look in (
-            (Capability.LETTERS, "dead_letter", self._letters),
-            (Capability.OUTBOX, "parked_key", self._parked),
-            (Capability.BATCH, "paused_batch", self._paused),
+            (Capability.LETTERS, "dead_letter", self._find_letters),
+            (Capability.OUTBOX, "parked_key", self._find_parked),
+            (Capability.BATCH, "paused_batch", self._find_paused),
         ):
             if name not in kinds or capability not in has:
                 continue
@@ -152,7 +152,9 @@ class AttentionFinder:
             for one in measured.streams
         )
 
-    async def _in_doubt(self, scopes: tuple[str | None, ...], cut: list[Kind], without_hook: set[str]) -> list[Need]:
+    async def _find_in_doubt(
+        self, scopes: tuple[str | None, ...], cut: list[Kind], without_hook: set[str]
+    ) -> list[Need]:
         groups = _Groups[tuple[str, Doubt], StoredRecord](self._most)
         now_us = await self._now_us()
         for scope in scopes:
@@ -199,7 +201,7 @@ class AttentionFinder:
                 return
         groups.is_cut = True
 
-    async def _letters(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
+    async def _find_letters(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[tuple[str, str], StoredLetter](MOST_ON_A_PAGE)
         for scope in scopes:
             cursor: tuple[int, bytes] | None = None
@@ -232,7 +234,7 @@ class AttentionFinder:
             for (consumer, reason), group in groups.found.items()
         ]
 
-    async def _parked(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
+    async def _find_parked(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         measured = await self._ask(MeasureLag(None, 1))
         needs = []
         for stream in (one.stream for one in measured.streams if one.failed):
@@ -267,7 +269,7 @@ class AttentionFinder:
             ]
         return needs
 
-    async def _paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
+    async def _find_paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[str, StoredBatch](MOST_ON_A_PAGE)
         for scope in scopes:
             after, is_last = 0, False

@@ -27,7 +27,7 @@ from semel.batch import Batches, BatchStatus, Skip
 from semel.batch.batches import Batch
 from semel.batch.control import items_that_ended, list_page, read_batch, result_of
 from semel.batch.items import Item, ItemResult
-from semel.batch.settings import MOST_RATE, is_rate
+from semel.batch.settings import MOST_RATE, is_valid_rate
 from semel.core import codec
 from semel.core.batch.values import ItemStatus, StoredBatch
 from semel.core.key import SHARED, make_key
@@ -345,7 +345,7 @@ class BulkActions:
         if is_about_letters is (asked.letters is None) or is_about_letters is (asked.records is not None):
             what = "letters" if is_about_letters else "records"
             raise Invalid(f"{asked.action} needs a filter of {what}, and no other; nothing was done.", because="filter")
-        if asked.rate is not None and not is_rate(asked.rate):
+        if asked.rate is not None and not is_valid_rate(asked.rate):
             raise Invalid(
                 f"A rate is a positive number of items in a second, at most {MOST_RATE:,}; nothing was done.",
                 because="rate",
@@ -513,7 +513,7 @@ class BulkRunner:
     def look_for_left(self) -> None:
         """Go on in the background with what a dead process left, unless that was looked for a moment ago.
 
-        A server that is mounted has nothing that runs by itself: whoever asks it for something makes it look.
+        A server that is mounted has nothing that runs by itself, so requests make it look.
         """
         now = self._monotonic()
         if now >= self._look_from and _LOOKING not in self._tasks:

@@ -147,7 +147,7 @@ def doctor(
         celery=celery,
         function=function,
     )
-    findings += _about_engine(engine, process, engine_history, delegates, _declared(settings))
+    findings += _about_engine(engine, process, engine_history, delegates, _read_retention(settings))
     held = promises(
         findings,
         best_effort=Capability.DURABLE not in store.capabilities,
@@ -210,7 +210,7 @@ def _about_events(
     return findings
 
 
-def _declared(settings: Settings | None) -> dict[str, timedelta]:
+def _read_retention(settings: Settings | None) -> dict[str, timedelta]:
     """How long the settings file keeps each operation of which it says so."""
     declared = {} if settings is None else settings.operations.declared
     return {name: fields["keep_for"] for name, fields in declared.items() if "keep_for" in fields}

@@ -53,7 +53,7 @@ class SubjectErasure(msgspec.Struct, frozen=True, kw_only=True):
 def conceal_subject(subject: str, secrets: Secrets) -> str:
     """How a subject is named where it is kept for years who erased what: by a keyed digest, and not as the person.
 
-    Without a secret by nothing at all: whoever reads a plain digest finds "patient-7" by trying numbers.
+    Without a secret by nothing at all: of a plain digest, "patient-7" is found by trying numbers.
     """
     if secrets.current is None:
         return "a subject"

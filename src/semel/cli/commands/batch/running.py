@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -28,10 +29,11 @@ from semel.cli.exit_codes import IN_DOUBT, INTERRUPTED, OTHER, not_found_error, 
 from semel.cli.printing import complain, console
 from semel.cli.store_option import Url, load_object, open_async_engine, open_engine
 from semel.cli.timefmt import duration
+from semel.engine.clock import Backoff
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, SemelError, StoreUnavailable
 
-_LONGEST_WAIT: Final = 60.0
+_BACKOFF: Final = Backoff(first=1.0, most=60.0, spread=0)
 _COLUMNS: Final = ("state", "completed", "failed", "skipped", "in_doubt", "remaining", "rate", "eta_s")
 FunctionPath = Annotated[
     str,
@@ -98,28 +100,27 @@ class Working:
 
 
 @dataclass
-class Troubles:
-    """Batches that stopped with an error, and when each of them is run again: later after each time."""
+class RetrySchedule:
+    """When batches that stopped with an error are run again: later after each time."""
 
-    clock: Callable[[], float] = time.monotonic
-    times: dict[str, int] = field(default_factory=dict)
-    until: dict[str, float] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    due: dict[str, float] = field(default_factory=dict)
 
-    def may_run(self, id_: str) -> bool:
+    def is_due(self, id_: str) -> bool:
         """Whether a batch may be run now."""
-        return self.clock() >= self.until.get(id_, 0.0)
+        return time.monotonic() >= self.due.get(id_, 0.0)
 
-    def add(self, id_: str) -> float:
+    def postpone(self, id_: str) -> float:
         """A batch has stopped; answers in how many seconds it is run again."""
-        self.times[id_] = self.times.get(id_, 0) + 1
-        seconds = min(_LONGEST_WAIT, 2.0 ** min(self.times[id_] - 1, 16))
-        self.until[id_] = self.clock() + seconds
+        self.failures[id_] += 1
+        seconds = _BACKOFF.after(self.failures[id_]).total_seconds()
+        self.due[id_] = time.monotonic() + seconds
         return seconds
 
-    def end(self, id_: str) -> None:
+    def clear(self, id_: str) -> None:
         """A batch was run without an error."""
-        self.times.pop(id_, None)
-        self.until.pop(id_, None)
+        del self.failures[id_]
+        self.due.pop(id_, None)
 
 
 def run(
@@ -322,7 +323,7 @@ async def _run(office: Office, id_: str, options: dict[str, Any], working: Worki
 
 
 async def _work(office: Office, operation: str, options: dict[str, Any], pause: float, show: Show) -> None:
-    working, troubles = Working(), Troubles()
+    working, retries = Working(), RetrySchedule()
     async with AsyncExitStack() as stack:
         stack.push_async_callback(office.close)
         office.check(operation, options)
@@ -342,25 +343,25 @@ async def _work(office: Office, operation: str, options: dict[str, Any], pause: 
                     for batch in await _look_for_work(office, operation):
                         if working.is_stopping:
                             break
-                        if troubles.may_run(batch.id):
-                            await _run_one(office, batch, options, working, troubles)
+                        if retries.is_due(batch.id):
+                            await _run_one(office, batch, options, working, retries)
                     await _rest(working, pause)
 
 
 async def _run_one(
-    office: Office, batch: Batch[Any], options: dict[str, Any], working: Working, troubles: Troubles
+    office: Office, batch: Batch[Any], options: dict[str, Any], working: Working, retries: RetrySchedule
 ) -> None:
     """Run a batch; what stops it stops no other one."""
     try:
         await office.run(batch, working, options)
     except Exception as error:  # noqa: BLE001 - told, and tried again
-        seconds = troubles.add(batch.id)
+        seconds = retries.postpone(batch.id)
         code, text = (
             (error.code, error.message) if isinstance(error, SemelError) else (type(error).__name__, str(error))
         )
         complain(code, f"the batch {batch.id!r} stopped here, and is run again in {seconds:.0f} s: {text}")
     else:
-        troubles.end(batch.id)
+        retries.clear(batch.id)
         working.done += 1
 
 

@@ -29,7 +29,7 @@ def examine_lambda(function: str, *, consumer: str | None) -> list[Finding]:
     """
     compared = compared_with(consumer)
     try:
-        # By its name: whoever has no boto3 has no such module either.
+        # By its name: without boto3 there is no such module to import.
         found = importlib.import_module(_MODULE).read_function(function)
     except ConnectionError as error:
         return [Finding("function", f"{function}: {error}", "fix", "see that Lambda may be reached from here")]

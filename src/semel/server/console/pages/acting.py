@@ -217,7 +217,7 @@ def _worker(view: View, plan: Plan, given: Given) -> Callable[[Target], Awaitabl
 
 def _record_worker(view: View, plan: Plan, given: Given, reason: str) -> Callable[[Target], Awaitable[str]]:
     fences = dict(value.split(":", 1) for value in given.all("fence") if ":" in value)
-    confirm = given.typed("confirm").lower()
+    confirm = given.stripped("confirm").lower()
     deed, actions = plan.deed, view.actions
     stated = _stated(deed, given)
 
@@ -246,7 +246,7 @@ def _stated(deed: Deed, given: Given) -> Any:
         case "cancel":
             return Cancelled()
         case "fail":
-            error = given.typed("error")
+            error = given.stripped("error")
             if not error:
                 raise Invalid("State the error that duplicates shall get; nothing was changed.", because="error")
             return Failed(error)

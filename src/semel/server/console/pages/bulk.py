@@ -30,12 +30,12 @@ _REFUSALS: Final = 50
 
 async def ask_for_all(view: View) -> Response:
     """How many match and could be done, and the form that asks for the reason."""
-    given = _settled(view, view.request.query_params.multi_items())
+    given = _with_fixed_moments(view, view.request.query_params.multi_items())
     deed, asked, back = _request(view, given, _LOOK)
     return await _ask(view, given, deed, asked, back, problem="")
 
 
-def _settled(view: View, pairs: list[tuple[str, str]]) -> Given:
+def _with_fixed_moments(view: View, pairs: list[tuple[str, str]]) -> Given:
     """What an address asks for, with moments such as `1h` as the instants that they are now.
 
     The form then asks for the same however often and whenever it is sent.
@@ -70,7 +70,7 @@ async def begin(view: View) -> Response:
     deed, asked, back = _request(view, given, given.first("reason"))
     try:
         asked = replace(
-            asked, error=given.first("error"), rate=_rate(given.typed("rate")), id=given.first("id") or None
+            asked, error=given.first("error"), rate=_rate(given.stripped("rate")), id=given.first("id") or None
         )
         begun = await view.site.bulk.start(view.user, asked)
     except Refused as refused:

@@ -33,7 +33,7 @@ class Given:
         """The first value of a name, exactly as it was given; empty where there is none."""
         return next((value for key, value in self.pairs if key == name), "")
 
-    def typed(self, name: str) -> str:
+    def stripped(self, name: str) -> str:
         """The same for what people type, where blanks around it mean nothing."""
         return self.first(name).strip()
 

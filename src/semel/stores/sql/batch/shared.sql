@@ -42,7 +42,7 @@ UPDATE {batch_table} SET loaded = ? WHERE number = ? AND token = ? AND state = '
 UPDATE {batch_table} SET state = 'pending', total = ?, digest = ?, updated_us = {clock}
 WHERE number = ? AND token = ? AND state = 'loading' AND loaded = ?;
 
--- Only while nothing of it is loaded: whoever opens it last may have begun to add items.
+-- Only while nothing of it is loaded: a process that opened it later may have begun to add items.
 -- name: abandon
 DELETE FROM {batch_table} WHERE number = ? AND token = ? AND state = 'loading' AND loaded = 0;
 
@@ -115,7 +115,7 @@ SELECT is_done FROM {page_table} WHERE batch = ? AND page = ?;
 -- name: change
 UPDATE {batch_table} SET state = ?, reason = ?, has_overrun = ?, updated_us = {clock} WHERE number = ? AND state = ?;
 
--- Whoever was loading it adds nothing any more.
+-- A process that was loading it adds nothing any more.
 -- name: cancel
 UPDATE {batch_table} SET state = ?, reason = ?, ended_us = {clock}, updated_us = {clock}
 WHERE number = ? AND state = ? AND has_overrun = ?;
