@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from functools import cache
 from typing import Any, Final
 
 from semel.batch.control import retry
@@ -265,7 +266,7 @@ class BatchSimulation:
             self.late[actor] += 1
             if self.late[actor] > 1:
                 raise Violation("B6", f"{item} begins although everybody knows that the batch is paused")
-        record = self.table.records.get(item_key("", "pay", "b", item).digest)
+        record = self.table.records.get(_digest(item))
         if record is not None and record.status is Status.COMPLETED:
             raise Violation("B2", f"{item} runs although it is completed")
 
@@ -301,7 +302,7 @@ class BatchSimulation:
             raise Violation("B1", f"the counts are {told}, and the rows say {recount}")
         self._check_state(found.known.state, counts.failed)
         for item in self._items():
-            record = self.table.records.get(item_key("", "pay", "b", item.id).digest)
+            record = self.table.records.get(_digest(item.id))
             if item.outcome is not None:
                 continue  # it was committed with its page
             if item.status == ItemStatus.COMPLETED and (record is None or record.status is not Status.COMPLETED):
@@ -341,7 +342,7 @@ class BatchSimulation:
         if found.known.state != "completed" or found.counts.settled != self.world.items:
             raise Violation("B4", f"the batch is {found.known.state} with {found.counts} of {self.world.items}")
         for item in self._items():
-            record = self.table.records.get(item_key("", "pay", "b", item.id).digest)
+            record = self.table.records.get(_digest(item.id))
             is_alone = item.outcome is None  # otherwise it was committed with its page
             if is_alone and (item.status == ItemStatus.COMPLETED) != (
                 record is not None and record.status is Status.COMPLETED
@@ -360,6 +361,12 @@ class BatchSimulation:
         for process in self.processes:
             process.die()
         self.processes.clear()
+
+
+@cache
+def _digest(item: str) -> bytes:
+    """Under which digest the record of an item is kept; looked for after every move, and always the same."""
+    return item_key("", "pay", "b", item).digest
 
 
 def _show(wanted: Any) -> str:
