@@ -7,7 +7,7 @@ import pytest
 from semel_lab.simulate import AUDIT_SOMETIMES, AUDIT_WORLDS, AuditWorld, Failing, every, replay, some
 from tests.effort import FULL
 from tests.simulate.audit_mutants import AUDIT_MUTANTS, AuditMutant
-from tests.simulate.unshrunk import unshrunk
+from tests.simulate.unshrunk import search, unshrunk
 
 BY_CHANCE = 20_000 if FULL else 150
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if FULL else 600)]
@@ -45,11 +45,7 @@ def test_a_schedule_replays_with_a_trace() -> None:
 def notice(mutant: AuditMutant) -> Failing | None:
     """The first schedule that gives the mutant away."""
     with mutant.switch(), unshrunk():
-        for first in range(0, 5_000, 100):
-            explored = some(AUDIT_WORLDS, seed=2, first=first, count=100)
-            if explored.failing:
-                return explored.failing[0]
-    return None
+        return search(mutant, AUDIT_WORLDS, seed=2, most=5_000)
 
 
 @pytest.mark.parametrize("mutant", AUDIT_MUTANTS, ids=str)

@@ -7,7 +7,7 @@ import pytest
 from semel_lab.simulate import BATCH_SOMETIMES, BATCH_WORLDS, BatchWorld, Failing, every, replay, some
 from tests.effort import FULL
 from tests.simulate.batch_mutants import BATCH_MUTANTS, BatchMutant
-from tests.simulate.unshrunk import unshrunk
+from tests.simulate.unshrunk import search, unshrunk
 
 BY_CHANCE = 20_000 if FULL else 40
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if FULL else 600)]
@@ -46,11 +46,7 @@ def notice(mutant: BatchMutant) -> Failing | None:
     """The first schedule that gives the mutant away."""
     worlds = [world for world in BATCH_WORLDS if mutant.world in ("", world.name)]
     with mutant.switch(), unshrunk():
-        for first in range(0, 20_000, 100):
-            explored = some(worlds, seed=2, first=first, count=100)
-            if explored.failing:
-                return explored.failing[0]
-    return None
+        return search(mutant, worlds, seed=2, most=20_000)
 
 
 @pytest.mark.parametrize("mutant", BATCH_MUTANTS, ids=str)

@@ -7,7 +7,7 @@ import pytest
 from semel_lab.simulate import EVENT_SOMETIMES, EVENT_WORLDS, EventWorld, Failing, every, replay, some
 from tests.effort import FULL
 from tests.simulate.event_mutants import EVENT_MUTANTS, EventMutant
-from tests.simulate.unshrunk import unshrunk
+from tests.simulate.unshrunk import search, unshrunk
 
 BY_CHANCE = 20_000 if FULL else 150
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -45,11 +45,7 @@ def test_a_schedule_replays_with_a_trace() -> None:
 def notice(mutant: EventMutant) -> Failing | None:
     """The first schedule that gives the mutant away."""
     with mutant.switch(), unshrunk():
-        for first in range(0, 40_000, 500):
-            explored = some(EVENT_WORLDS, seed=2, first=first, count=500)
-            if explored.failing:
-                return explored.failing[0]
-    return None
+        return search(mutant, EVENT_WORLDS, seed=2, most=40_000)
 
 
 @pytest.mark.parametrize("mutant", EVENT_MUTANTS, ids=str)

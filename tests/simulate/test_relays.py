@@ -16,7 +16,7 @@ from semel_lab.simulate import (
 )
 from tests.effort import FULL
 from tests.simulate.relay_mutants import RELAY_MUTANTS, RelayMutant
-from tests.simulate.unshrunk import unshrunk
+from tests.simulate.unshrunk import search, unshrunk
 
 BY_CHANCE = 20_000 if FULL else 40
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if FULL else 600)]
@@ -55,11 +55,7 @@ def notice(mutant: RelayMutant) -> Failing | None:
     """The first schedule that gives the mutant away."""
     worlds = [world for world in RELAY_WORLDS if mutant.outbox in ("", world.outbox)]
     with mutant.switch(), unshrunk():
-        for first in range(0, 20_000, 100):
-            explored = some(worlds, seed=2, first=first, count=100)
-            if explored.failing:
-                return explored.failing[0]
-    return None
+        return search(mutant, worlds, seed=2, most=20_000)
 
 
 @pytest.mark.parametrize("mutant", RELAY_MUTANTS, ids=str)

@@ -11,7 +11,7 @@ from semel_lab.simulate import WITHIN_SOMETIMES, WITHIN_WORLDS, Failing, WithinW
 from semel_lab.simulate.within import WithinSimulation
 from tests.effort import FULL
 from tests.simulate.search_mutants import SEARCH_ROW_MUTANTS
-from tests.simulate.unshrunk import unshrunk
+from tests.simulate.unshrunk import search, unshrunk
 from tests.simulate.within_mutants import WITHIN_MUTANTS, WithinMutant
 
 BY_CHANCE = 2_000
@@ -63,10 +63,10 @@ def notice(mutant: WithinMutant, server: str) -> Failing | None:
     if mutant in SEARCH_ROW_MUTANTS:
         worlds = [world for world in worlds if world.searched]
     with mutant.switch(), unshrunk():
-        found = some(worlds, seed=0, first=0, count=BY_CHANCE).failing
+        found = search(mutant, worlds, seed=0, most=BY_CHANCE)
         for world in worlds:
-            found = found or every(world).failing
-    return found[0] if found else None
+            found = found or next(iter(every(world).failing), None)
+    return found
 
 
 @pytest.mark.parametrize(
