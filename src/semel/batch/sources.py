@@ -26,8 +26,10 @@ from semel.core.record import NOTHING, About
 from semel.errors import BatchInvalid, UsageError
 from semel.handlers import DoesNotDecode, is_pydantic, is_untyped
 
-LOT: Final = 2000
-"""So many items are added together, at most."""
+LOT: Final = 5000
+"""So many items are added together, at most: each lot costs a commit and its round trips."""
+ONE_WRITER_LOT: Final = 2000
+"""So many, where all other writers wait meanwhile."""
 LOT_BYTES: Final = 1 << 20
 """About so many bytes are added together, at most."""
 MOST_PROBLEMS: Final = 1000
@@ -123,6 +125,8 @@ class ItemReader:
         encode: makes JSON of a value.
         check: refuses data that is not of the type that was given.
         about: what the record of an item is searched by.
+        typed: whether a type was given.
+        most: how many items are added together, at most.
         problems: what could not be used.
         count: how many items there are so far.
         digest: the sum of their digests.
@@ -134,6 +138,7 @@ class ItemReader:
     check: Decode | None
     about: AboutRule | None
     typed: bool
+    most: int
     problems: Problems = field(default_factory=Problems)
     count: int = 0
     digest: int = 0
@@ -155,7 +160,7 @@ class ItemReader:
         lot.items.append(item)
         lot.lines[item.id] = line
         lot.size += len(item.data) + len(item.id)
-        return self.take() if len(lot.items) >= LOT or lot.size >= LOT_BYTES else None
+        return self.take() if len(lot.items) >= self.most or lot.size >= LOT_BYTES else None
 
     def take(self) -> Lot:
         """The items so far, which are not among the next ones."""
@@ -223,8 +228,10 @@ def is_path(source: Any) -> bool:
     return isinstance(source, str | PathLike)
 
 
-def make_reader(batch: str, source: Any, item_id: str | None, type_: Any, about: AboutRule | None) -> ItemReader:
-    """What makes items of a source.
+def make_reader(
+    batch: str, source: Any, item_id: str | None, type_: Any, about: AboutRule | None, *, has_one_writer: bool
+) -> ItemReader:
+    """What makes items of a source, in lots for a store where a writer keeps all others waiting, or does not.
 
     Raises:
         UsageError: the source cannot be read so.
@@ -239,7 +246,8 @@ def make_reader(batch: str, source: Any, item_id: str | None, type_: Any, about:
         encode = _NUMBERS.encode
         if name.endswith(".csv") and typed:
             encode = _encode_texts(type_)
-    return ItemReader(batch, item_id, encode, check, about, typed)
+    most = min(LOT, ONE_WRITER_LOT) if has_one_writer else LOT
+    return ItemReader(batch, item_id, encode, check, about, typed, most)
 
 
 def _encode_texts(type_: Any) -> Callable[[Any], bytes]:
