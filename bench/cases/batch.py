@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bench.callers import Numbers, event_loop, in_tasks
 from bench.harness import Case, Comparison, Effort, Measure, Variant
 from bench.postgresql_server import database, execute, server
@@ -133,7 +135,7 @@ def _copy(folder: Path, effort: Effort) -> Iterator[Measure]:
         async def copy(calls: int) -> float:
             batch = 1_000_000 + rounds.take(1)[0]
             items = [item_of(number) for number in range(calls)]
-            rows = [(batch, place, item["id"], json.dumps(item).encode()) for place, item in enumerate(items)]
+            rows = [(batch, place, item["id"], msgspec.json.encode(item)) for place, item in enumerate(items)]
             began = time.perf_counter()
             await connection.copy_records_to_table("semel_item", records=rows, columns=_COLUMNS)
             return time.perf_counter() - began

@@ -238,6 +238,24 @@ async def test_an_id_that_occurs_twice_is_refused(desk: Desk, apart: int, monkey
     assert [line for line, _ in caught.value.problems] == [1 + apart]
 
 
+async def test_each_id_that_cannot_be_used_is_named_among_many_that_can(desk: Desk) -> None:
+    items = items_of(150)
+    for line, id_ in {3: " i3", 9: "i9\n", 12: "größe", 70: "", 90: "i8", 91: "x" * 201, 140: "i139"}.items():
+        items[line]["id"] = id_
+    with pytest.raises(BatchInvalid) as caught:
+        await desk.start(items=items)
+    assert [line for line, _ in caught.value.problems] == [3, 9, 70, 90, 91, 140]
+
+
+@pytest.mark.parametrize(("has_one_writer", "largest"), [(True, 2000), (False, 5000)])
+def test_lots_are_smaller_where_all_other_writers_wait(has_one_writer: bool, largest: int) -> None:
+    items = [{"id": f"i{n}"} for n in range(5500)]
+    reader = batch_sources.make_reader("b", items, "id", Any, None, has_one_writer=has_one_writer)
+    lots = list(batch_sources.sync_lots(items, reader))
+    assert max(len(lot.items) for lot in lots) == largest
+    assert [item.position for lot in lots for item in lot.items] == list(range(5500))
+
+
 async def test_duplicates_and_bad_items_are_named_together(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sources, "LOT", 2)
     items: list[Any] = [*items_of(4), {"id": "i0"}, {"no": 1}, {"id": "i9"}, {"id": "i9"}]

@@ -360,7 +360,8 @@ class Batches(Generic[S]):
         name = key.value
         given = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
         kept = self._engine.kept_for(key.operation, given)
-        reader = make_reader(name, items, item_id, type, about)
+        has_one_writer = self._engine.store.has_one_writer
+        reader = make_reader(name, items, item_id, type, about, has_one_writer=has_one_writer)
         opening = OpenBatch(
             scope=self._scope,
             id=name,

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, Literal
 
@@ -190,6 +191,6 @@ def item_digest(item: str, data: bytes) -> bytes:
     return hashlib.sha256(b"semel.item.1%d:%b%b" % (len(name), name, data)).digest()
 
 
-def add_digest(total: int, digest: bytes) -> int:
+def add_digests(total: int, items: Iterable[NewItem]) -> int:
     """The sum that a batch is known by: of any order, and of which no two equal items cancel each other out."""
-    return (total + int.from_bytes(digest, "big")) % MODULUS
+    return (total + sum([int.from_bytes(item_digest(item.id, item.data), "big") for item in items])) % MODULUS
