@@ -41,6 +41,7 @@ from semel.server.actions import Actions
 from semel.server.actions.checks import check_reason, not_found_error
 from semel.server.actions.events import letter_id
 from semel.server.actions.records import MOST as PAGE
+from semel.server.audit.targets import bulk_target
 from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
 
 OPERATION: Final = "semel:bulk"
@@ -322,7 +323,7 @@ class BulkActions:
             return await (batch.pause(reason) if what == "pause" else batch.cancel(reason))
 
         return await self._actions.change(
-            user, permission, decide, scope=scope, target=f"bulk:{id_}", reason=reason, detail={"what": what}
+            user, permission, decide, scope=scope, target=bulk_target(id_), reason=reason, detail={"what": what}
         )
 
     async def unfinished(self) -> tuple[tuple[str, str], ...]:
