@@ -23,6 +23,9 @@ from semel.server.bulk import BulkActions, BulkRequest, LetterFilter
 ADMIN = User("olga", {"admin"})
 ASKED: dict[str, BulkRequest] = {
     "release": BulkRequest(action="release", reason="the bank was down", records={"status": "in_doubt"}),
+    "resolve": BulkRequest(
+        action="resolve", reason="the bank has them all", records={"status": "in_doubt"}, value={"receipt": 7}
+    ),
     "erase": BulkRequest(action="erase", reason="request 17", records={"status": "completed", "operation": "charge"}),
     "discard": BulkRequest(action="discard", reason="test data", letters=LetterFilter("billing")),
 }
@@ -39,6 +42,11 @@ async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     class Dying(Actions):
+        async def resolve(self, *args: Any, **named: Any) -> Any:
+            if action != "resolve":
+                return await super().resolve(*args, **named)
+            return await self._die_after(super().resolve(*args, **named))
+
         async def release(self, *args: Any, **named: Any) -> Any:
             return await self._die_after(super().release(*args, **named))
 

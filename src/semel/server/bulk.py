@@ -5,12 +5,14 @@
 - A refusal is an answer: such an item is skipped, and says why. The others go on.
 - It acts for the person who began it, with the roles and scopes they had then, and every item is in the audit chain.
 - It belongs to one scope, or to all of them; that of all is seen by those alone who reach all.
-- The values that were searched for are not kept: they may be personal.
+- The values that were searched for are not kept: they may be personal. The value that `resolve` states is kept with
+  the items, which a sealed store seals, and nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import re
@@ -31,11 +33,11 @@ from semel.batch.settings import MOST_RATE, is_valid_rate
 from semel.core import codec
 from semel.core.batch.values import ItemStatus, StoredBatch
 from semel.core.key import SHARED, make_key
-from semel.core.record import Record, Status
+from semel.core.record import Happened, Record, Status
 from semel.core.store import Capability
 from semel.engine.admin import is_reopenable
 from semel.engine.engine import RecordFilter, engine_of
-from semel.errors import BatchChanged, RecordNotFound, SemelError
+from semel.errors import BatchChanged, RecordNotFound, SemelError, UsageError
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.actions.checks import check_reason, not_found_error
@@ -46,6 +48,8 @@ from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unava
 
 OPERATION: Final = "semel:bulk"
 MOST_ITEMS: Final = 100_000
+LONGEST_VALUE: Final = 2000
+"""Characters of the value that `resolve` states, as JSON: every item keeps it."""
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
@@ -58,9 +62,9 @@ _ANY_VALUE: Final = codec.shape_of(codec.NO_ANNOTATION)
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOG: Final = logging.getLogger("semel.server")
 
-RecordAction = Literal["cancel", "fail", "release", "reopen", "erase"]
+RecordAction = Literal["resolve", "cancel", "fail", "release", "reopen", "erase"]
 LetterAction = Literal["redrive", "discard"]
-BulkAction = Literal["cancel", "fail", "release", "reopen", "erase", "redrive", "discard"]
+BulkAction = Literal["resolve", "cancel", "fail", "release", "reopen", "erase", "redrive", "discard"]
 PERMISSIONS: Final[dict[str, Permission]] = {name: Permission(name) for name in get_args(BulkAction)}
 
 
@@ -99,11 +103,15 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkItem(msgspec.Struct, frozen=True):
-    """One of those that matched: a record with its fence, or a letter with its consumer."""
+    """One of those that matched: a record with its fence, or a letter with its consumer.
+
+    `value` is what `resolve` states, as JSON.
+    """
 
     target: str
     fence: int | None = None
     consumer: str = ""
+    value: str = "null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,7 @@ class BulkRequest:
         records: which records, for an action on records.
         letters: which dead letters, for an action on those.
         error: for `fail`, what duplicates are told.
+        value: for `resolve`, what duplicates get: a value that JSON has.
         rate: how many in a second at most.
         id: names it; the same id is the same bulk action. None: it is made up.
     """
@@ -154,6 +163,7 @@ class BulkRequest:
     records: RecordFilter | None = None
     letters: LetterFilter | None = None
     error: str = ""
+    value: Any = None
     rate: float | None = None
     id: str | None = None
 
@@ -353,6 +363,9 @@ class BulkActions:
             )
         if (asked.action == "fail") is not bool(asked.error.strip()):
             raise Invalid("fail, and nothing else, needs an error that duplicates are told.", because="error")
+        if asked.action != "resolve" and asked.value is not None:
+            raise Invalid("resolve, and nothing else, states a value; nothing was done.", because="value")
+        _value_text(asked.value)
         if asked.letters is not None and asked.action == "redrive":
             self._actions.consumer(asked.letters.consumer)
 
@@ -379,11 +392,12 @@ class BulkActions:
             async for item in self._letters(user, asked.letters, scope):
                 yield item
             return
+        stated = {"value": _value_text(asked.value)} if asked.action == "resolve" else {}
         cursor: str | None = None
         while True:
             page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
             for record in page.records:
-                yield {"target": record.reference, "fence": record.fence}
+                yield {"target": record.reference, "fence": record.fence, **stated}
             cursor = page.cursor
             if cursor is None:
                 return
@@ -436,7 +450,11 @@ class BulkActions:
             return
         if _is_decided(record, user.name, reason):
             return  # carried out by an earlier attempt whose process died before it could say so
-        more: dict[str, Any] = {"error": metadata.error} if metadata.action == "fail" else {}
+        more: dict[str, Any] = {}
+        if metadata.action == "fail":
+            more = {"error": metadata.error}
+        elif metadata.action == "resolve":
+            more = {"resolution": Happened(json.loads(data.value))}
         await getattr(self._actions, metadata.action)(user, data.target, reason=reason, fence=data.fence, **more)
 
     async def _is_erased(self, reference: str, actor: str, reason: str) -> bool:
@@ -550,6 +568,7 @@ class BulkRunner:
 
 
 _ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
+    "resolve": (Status.IN_DOUBT,),
     "cancel": (Status.IN_DOUBT,),
     "fail": (Status.IN_DOUBT,),
     "release": (Status.IN_DOUBT,),
@@ -575,6 +594,9 @@ def _is_decided(record: Record, actor: str, reason: str) -> bool:
 def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
     wanted: Any = asked.records if asked.letters is None else msgspec.structs.asdict(asked.letters)
     given = {name: value for name, value in (wanted or {}).items() if value not in (None, False)}
+    told = [asked.action, asked.error, asked.reason, *(f"{name}={given[name]}" for name in sorted(given))]
+    if asked.action == "resolve":
+        told.append(f"value:{_value_text(asked.value)}")
     return BulkMetadata(
         action=asked.action,
         actor=user.name,
@@ -585,8 +607,27 @@ def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
         error=asked.error.strip(),
         rate=asked.rate,
         searched_by=tuple(sorted(given)),
-        asked=make_key(asked.action, asked.error, asked.reason, *(f"{name}={given[name]}" for name in sorted(given))),
+        asked=make_key(*told),
     )
+
+
+def _value_text(value: object) -> str:
+    """A stated value as items keep it.
+
+    Raises:
+        Invalid: JSON has no such value, it cannot be stored, or it is too long.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False)
+        codec.encode_manual(value)
+    except (TypeError, ValueError, RecursionError, UsageError) as error:
+        raise Invalid(f"The value cannot be stated: {error}; nothing was done.", because="value") from error
+    if len(text) > LONGEST_VALUE:
+        raise Invalid(
+            f"A value that is stated for many has at most {LONGEST_VALUE:,} characters as JSON; nothing was done.",
+            because="value",
+        )
+    return text
 
 
 async def _bounded(items: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
