@@ -1,7 +1,8 @@
 """A process that begins a bulk action, or goes on with one, and may kill itself: `URL ID WHERE AT ACTION`.
 
-WHERE is `before` an item or `done`, when its action is carried out and nobody has written down that the item is done;
-AT is the item of this process at which it dies, 0 for never.
+WHERE is `before` an item, `inside` the handler of an event before its effect, or `done`, when the action is carried out
+and nobody has written down that the item is done; AT is the item of this process at which it dies, 0 for never. The
+effect of an event is a line in the file beside the database.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import sys
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from semel import AsyncSemel
+from semel.events import Consumer, Event
 from semel.server import User
 from semel.server.actions import Actions, make_actions
 from semel.server.bulk import BulkActions, BulkRequest, LetterFilter
@@ -27,8 +30,15 @@ ASKED: dict[str, BulkRequest] = {
         action="resolve", reason="the bank has them all", records={"status": "in_doubt"}, value={"receipt": 7}
     ),
     "erase": BulkRequest(action="erase", reason="request 17", records={"status": "completed", "operation": "charge"}),
+    "redrive": BulkRequest(action="redrive", reason="the ledger is back", letters=LetterFilter("billing")),
     "discard": BulkRequest(action="discard", reason="test data", letters=LetterFilter("billing")),
 }
+
+
+def append(path: Path, line: str) -> None:
+    """Write a line at the end of a file."""
+    with path.open("a") as file:
+        file.write(f"{line}\n")
 
 
 async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
@@ -53,6 +63,9 @@ async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
         async def erase(self, *args: Any, **named: Any) -> Any:
             return await self._die_after(super().erase(*args, **named))
 
+        async def redrive(self, *args: Any, **named: Any) -> Any:
+            return await self._die_after(super().redrive(*args, **named))
+
         async def discard(self, *args: Any, **named: Any) -> Any:
             return await self._die_after(super().discard(*args, **named))
 
@@ -63,8 +76,17 @@ async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
 
     async with AsyncSemel(url) as semel:
         made = make_actions(semel)
+        consumer = Consumer(semel, "billing", max_attempts=3, in_doubt="rerun", lease_for=timedelta(seconds=3))
+
+        @consumer.on("paid")
+        async def book(event: Event) -> None:
+            meet("inside")
+            append(Path(f"{url.removeprefix('sqlite:///')}.ledger"), event.id)
+
         bulk = BulkActions(
-            Dying(semel, made.audit), lease_for=timedelta(seconds=1), before_item=lambda _: meet("before")
+            Dying(semel, made.audit, consumers=[consumer]),
+            lease_for=timedelta(seconds=1),
+            before_item=lambda _: meet("before"),
         )
         await bulk.start(ADMIN, replace(ASKED[action], id=id_))
         status = await bulk.run("", id_)

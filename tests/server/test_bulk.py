@@ -240,6 +240,29 @@ async def test_the_runner_goes_on_with_what_was_left(desk: Desk) -> None:
     assert await runner.resume() == 0
 
 
+async def test_a_server_without_the_handlers_leaves_a_redrive_to_those_who_have_them(desk: Desk) -> None:
+    consumer = Consumer(desk.semel, "billing", max_attempts=1)
+    handled: list[str] = []
+    errors = [OSError("no route to the ledger")]
+
+    @consumer.on("paid")
+    async def book(event: Event) -> None:
+        if errors:
+            raise errors.pop()
+        handled.append(event.id)
+
+    await consumer.handle(Event(type="paid", source="/shop", id="e-1"))
+    knowing = BulkActions(make_actions(desk.semel, consumers=[consumer]))
+    await knowing.start(OPERATOR, BulkRequest(action="redrive", reason=WHY, letters=LetterFilter("billing"), id="b"))
+    other = BulkActions(desk.actions)
+    assert await BulkRunner(other).resume() == 0
+    with pytest.raises(NotPossible, match="not known here"):
+        await other.run("", "b")
+    assert await knowing.unfinished() == (("", "b"),)
+    await knowing.run("", "b")
+    assert ((await knowing.progress(OPERATOR, "", "b")).done, handled) == (1, ["e-1"])
+
+
 async def test_a_paused_one_goes_on_when_it_is_resumed(desk: Desk) -> None:
     for number in range(3):
         await desk.in_doubt(f"k{number}")
@@ -511,6 +534,26 @@ def test_discarding_all_letters_goes_on_after_a_kill_and_refuses_none(tmp_path: 
             consumer.handle(Event(type="paid", source="/shop", id=f"e-{number}"))
     kill_and_end(url, items, where, "discard")
     with Semel(url) as semel:
+        assert list(Consumer(semel, "billing").dead_letters()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "inside", "done"])
+def test_redriving_all_letters_goes_on_after_a_kill_and_each_effect_happens_once(tmp_path: Path, where: str) -> None:
+    path, items = tmp_path / "semel.db", 400 if FULL else 12
+    with Semel(path) as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1)
+
+        @consumer.on("paid")
+        def book(event: Event) -> None:
+            raise OSError("no route to the ledger")
+
+        for number in range(items):
+            consumer.handle(Event(type="paid", source="/shop", id=f"e-{number}"))
+    kill_and_end(f"sqlite:///{path}", items, where, "redrive")
+    booked = Path(f"{path}.ledger").read_text().split()
+    assert sorted(booked) == sorted(f"e-{number}" for number in range(items))
+    with Semel(path) as semel:
         assert list(Consumer(semel, "billing").dead_letters()) == []
 
 

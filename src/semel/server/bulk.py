@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -80,6 +80,7 @@ class LetterFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str | None = None
     subject: str | None = None
     scope: str | None = None
+    before: datetime | None = None
 
 
 class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,8 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] | None
     reason: str
     everywhere: bool
+    consumer: str = ""
+    """Whose letters are redriven, which needs its handlers."""
     error: str = ""
     rate: float | None = None
     searched_by: tuple[str, ...] = ()
@@ -173,6 +176,7 @@ class BulkActions:
 
     Args:
         actions: what is done with each item.
+        concurrency: how many items are under way at the same time; 1 is one after the other, the oldest first.
         lease_for: after which time without a sign of life another process goes on with what this one had begun.
         before_item: called before each item; tests end the process here.
     """
@@ -181,10 +185,12 @@ class BulkActions:
         self,
         actions: Actions,
         *,
+        concurrency: int = _CONCURRENCY,
         lease_for: timedelta = LEASE_FOR,
         before_item: Callable[[str], None] | None = None,
     ) -> None:
         self._actions = actions
+        self._concurrency = concurrency
         self._lease_for = lease_for
         self._before_item = before_item
 
@@ -249,10 +255,13 @@ class BulkActions:
 
         Raises:
             NotFound: there is none.
+            NotPossible: letters are redriven whose consumer is not known here.
         """
         known = await self._known(scope, id_)
         if known is None:
             raise not_found_error(f"bulk action {id_!r}")
+        if known.metadata.consumer:
+            self._actions.consumer(known.metadata.consumer)
         metadata, user = known.metadata, known.metadata.user()
         batch = await Batches(self._actions.semel, scope or SHARED).get(id_, type=BulkItem)
 
@@ -264,7 +273,7 @@ class BulkActions:
 
         return await batch.run(
             act,
-            concurrency=_CONCURRENCY,
+            concurrency=self._concurrency,
             page=_PAGE_OF_ITEMS,
             rate=metadata.rate,
             max_attempts=_ATTEMPTS,
@@ -337,12 +346,12 @@ class BulkActions:
         )
 
     async def unfinished(self) -> tuple[tuple[str, str], ...]:
-        """Scope and id of the bulk actions that somebody has to go on with."""
+        """Scope and id of the bulk actions that somebody has to go on with, and that can be gone on with here."""
         if not self.is_possible:
             return ()
         found = []
         for state in ("pending", "running"):
-            found += [(batch.scope, batch.id) async for batch in self._batches(None, state)]
+            found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
 
     def _check(self, user: User, asked: BulkRequest) -> None:
@@ -412,6 +421,7 @@ class BulkActions:
                 type=wanted.type,
                 subject=wanted.subject,
                 scope=wanted.scope if wanted.scope is not None else (scope or None),
+                before=wanted.before,
                 cursor=cursor,
                 limit=PAGE,
             )
@@ -472,12 +482,22 @@ class BulkActions:
                 await self._actions.discard(user, data.consumer, data.target, reason=reason)
                 return
             disposition = await self._actions.redrive(user, data.consumer, data.target, reason=reason)
+            for _ in range(_ATTEMPTS):
+                if not is_again or disposition.status != "in_progress" or disposition.retry_after is None:
+                    break
+                # The earlier attempt died in the handler, and the lease that it had on the event is still live.
+                await asyncio.sleep(disposition.retry_after.total_seconds())
+                disposition = await self._actions.redrive(user, data.consumer, data.target, reason=reason)
         except NotFound:
             if is_again:
                 return  # the earlier attempt took it away
             raise
         if disposition.status not in ("processed", "duplicate", "ignored"):
             raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
+
+    def _has_handlers(self, batch: StoredBatch) -> bool:
+        consumer = msgspec.json.decode(batch.metadata, type=BulkMetadata).consumer
+        return not consumer or consumer in self._actions.consumers
 
     async def _known(self, scope: str, id_: str) -> BulkProgress | None:
         try:
@@ -604,6 +624,7 @@ def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
         scopes=None if user.scopes is None else tuple(sorted(user.scopes)),
         reason=check_reason(asked.reason),
         everywhere=user.scopes is None and given.get("scope") is None,
+        consumer=asked.letters.consumer if asked.letters is not None and asked.action == "redrive" else "",
         error=asked.error.strip(),
         rate=asked.rate,
         searched_by=tuple(sorted(given)),

@@ -70,6 +70,7 @@ class ListLetters(Query, frozen=True, kw_only=True):
     type: str | None = None
     subject: str | None = None
     scope: str | None = None
+    before: datetime | None = None
     cursor: str | None = None
     limit: int = 50
 
