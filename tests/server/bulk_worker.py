@@ -1,8 +1,8 @@
 """A process that begins a bulk action, or goes on with one, and may kill itself: `URL ID WHERE AT ACTION`.
 
-WHERE is `before` an item, `inside` the handler of an event before its effect, or `done`, when the action is carried out
-and nobody has written down that the item is done; AT is the item of this process at which it dies, 0 for never. The
-effect of an event is a line in the file beside the database.
+WHERE is `before` an item, or `done`, when its action is carried out and nobody has written down that the item is done.
+For events it is also `inside` their handler, before the effect, or `written`, when the effect is written and not
+committed. AT is the item of this process at which it dies, 0 for never. The effect of an event is a row in `booked`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
+
+import aiosqlite
 
 from semel import AsyncSemel
 from semel.events import Consumer, Event
@@ -35,10 +37,34 @@ ASKED: dict[str, BulkRequest] = {
 }
 
 
-def append(path: Path, line: str) -> None:
-    """Write a line at the end of a file."""
-    with path.open("a") as file:
-        file.write(f"{line}\n")
+def make_consumer(semel: AsyncSemel, path: str, where: str, meet: Callable[[str], None]) -> Consumer[AsyncSemel]:
+    """Books events: in the transaction of their record, or, for a kill `inside`, by itself."""
+    lease_for = timedelta(seconds=3)  # longer than that of the bulk action: it comes back while the event is claimed
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[aiosqlite.Connection]:
+        async with aiosqlite.connect(path, timeout=30) as connection:
+            yield connection
+            await connection.commit()
+
+    if where == "inside":
+        alone = Consumer(semel, "billing", max_attempts=3, in_doubt="rerun", lease_for=lease_for)
+
+        @alone.on("paid")
+        async def book_alone(event: Event) -> None:
+            meet("inside")
+            async with transaction() as connection:
+                await connection.execute("INSERT INTO booked (event) VALUES (?)", (event.id,))
+
+        return alone
+    consumer = Consumer(semel, "billing", max_attempts=3, transaction=transaction, lease_for=lease_for)
+
+    @consumer.on("paid")
+    async def book(event: Event, session: aiosqlite.Connection) -> None:
+        await session.execute("INSERT INTO booked (event) VALUES (?)", (event.id,))
+        meet("written")
+
+    return consumer
 
 
 async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
@@ -76,13 +102,7 @@ async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
 
     async with AsyncSemel(url) as semel:
         made = make_actions(semel)
-        consumer = Consumer(semel, "billing", max_attempts=3, in_doubt="rerun", lease_for=timedelta(seconds=3))
-
-        @consumer.on("paid")
-        async def book(event: Event) -> None:
-            meet("inside")
-            append(Path(f"{url.removeprefix('sqlite:///')}.ledger"), event.id)
-
+        consumer = make_consumer(semel, url.removeprefix("sqlite:///"), where, meet)
         bulk = BulkActions(
             Dying(semel, made.audit, consumers=[consumer]),
             lease_for=timedelta(seconds=1),

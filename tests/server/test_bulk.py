@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from semel import AsyncSemel, Policy, Semel
 from semel.core.batch.operations import ReadItems
 from semel.core.batch.values import ItemStatus
-from semel.events import Consumer, Event
+from semel.events import Consumer, Disposition, Event
 from semel.server import User
 from semel.server.actions import make_actions
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterFilter
@@ -261,6 +263,28 @@ async def test_a_server_without_the_handlers_leaves_a_redrive_to_those_who_have_
     assert await knowing.unfinished() == (("", "b"),)
     await knowing.run("", "b")
     assert ((await knowing.progress(OPERATOR, "", "b")).done, handled) == (1, ["e-1"])
+
+
+async def test_an_event_whose_store_did_not_answer_is_redriven_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = Consumer(desk.semel, "billing")
+    await put_letter(desk, "billing")
+    actions = make_actions(desk.semel, consumers=[consumer])
+    came = [Disposition("ack", "processed"), Disposition("retry", "unavailable")]
+
+    async def redrive(*args: Any, **named: Any) -> Disposition:
+        return came.pop()
+
+    monkeypatch.setattr(actions, "redrive", redrive)
+    bulk = BulkActions(actions)
+    await bulk.start(OPERATOR, BulkRequest(action="redrive", reason=WHY, letters=LetterFilter("billing"), id="b"))
+    run = asyncio.create_task(bulk.run("", "b"))
+    while not run.done():
+        desk.clock.advance(1)
+        await asyncio.sleep(0)
+    progress = await bulk.progress(OPERATOR, "", "b")
+    assert (progress.done, progress.refused) == (1, 0)
 
 
 async def test_a_paused_one_goes_on_when_it_is_resumed(desk: Desk) -> None:
@@ -538,7 +562,7 @@ def test_discarding_all_letters_goes_on_after_a_kill_and_refuses_none(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["before", "inside", "done"])
+@pytest.mark.parametrize("where", ["before", "inside", "written", "done"])
 def test_redriving_all_letters_goes_on_after_a_kill_and_each_effect_happens_once(tmp_path: Path, where: str) -> None:
     path, items = tmp_path / "semel.db", 400 if FULL else 12
     with Semel(path) as semel:
@@ -550,8 +574,11 @@ def test_redriving_all_letters_goes_on_after_a_kill_and_each_effect_happens_once
 
         for number in range(items):
             consumer.handle(Event(type="paid", source="/shop", id=f"e-{number}"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE booked (event TEXT)")
     kill_and_end(f"sqlite:///{path}", items, where, "redrive")
-    booked = Path(f"{path}.ledger").read_text().split()
+    with closing(sqlite3.connect(path)) as connection:
+        booked = [event for (event,) in connection.execute("SELECT event FROM booked")]
     assert sorted(booked) == sorted(f"e-{number}" for number in range(items))
     with Semel(path) as semel:
         assert list(Consumer(semel, "billing").dead_letters()) == []

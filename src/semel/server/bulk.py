@@ -492,6 +492,8 @@ class BulkActions:
             if is_again:
                 return  # the earlier attempt took it away
             raise
+        if disposition.status == "unavailable":
+            raise _NoAnswer("The store did not answer.")
         if disposition.status not in ("processed", "duplicate", "ignored"):
             raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
 
