@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from semel.cli.bulk_action import DryRun, Id, Rate, carry_out
+from semel.cli.commands.bulk_action import DryRun, Id, Rate, carry_out
 from semel.cli.confirm import By, Reason, Yes, check_reason, login
 from semel.cli.decide import UNCHECKED, read_value
 from semel.cli.exit_codes import OTHER, usage_error

@@ -19,7 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from semel.cli.bulk_action import DryRun, Id, Rate, carry_out
+from semel.cli.commands.bulk_action import DryRun, Id, Rate, carry_out
 from semel.cli.confirm import Actor, Yes, async_recorded, check_reason, login, recorded
 from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
