@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from semel import Policy, Semel
+from semel import AsyncSemel, Policy, Semel
 from semel.batch import Batches
 from semel.core.flow import ask
 from semel.core.operators.tokens import FindToken
 from semel.engine.engine import engine_of
+from semel.server import User
+from semel.server.actions import make_actions
 from tests.cli.conftest import Broken, Database, Run
 
 FINAL = Policy(final_errors=(Broken,))
@@ -80,7 +83,22 @@ def test_decisions_about_batches_leave_entries(database: Database, call: Run) ->
     assert call("batch", "resume", "b-1", database.url, "--by", "jane").returncode == 0
     assert call("batch", "cancel", "b-1", database.url, "--reason", "no", "--yes").returncode == 0
     told = [(one["action"], one["target"]) for one in entries(call, database) if one["phase"] == "begun"]
-    assert told == [("batch cancel", "batch/b-1"), ("batch resume", "batch/b-1"), ("batch pause", "batch/b-1")]
+    assert told == [("batch cancel", "batch:b-1"), ("batch resume", "batch:b-1"), ("batch pause", "batch:b-1")]
+
+
+def test_a_batch_is_named_the_same_by_the_command_line_and_by_the_server(database: Database, call: Run) -> None:
+    with Semel(database.path) as semel:
+        Batches(semel).start("b-1", [1, 2], operation="pay")
+    assert call("batch", "pause", "b-1", database.url, "--reason", "late", "--by", "jane").returncode == 0
+
+    async def resume() -> None:
+        async with AsyncSemel(database.path) as semel:
+            await make_actions(semel).resume_batch(User("olga", {"operator"}), "", "b-1", reason="back")
+
+    asyncio.run(resume())
+    chain = entries(call, database)
+    assert {one["actor"] for one in chain} == {"jane", "olga"}
+    assert {one["target"] for one in chain} == {"batch:b-1"}
 
 
 def test_entries_are_filtered_and_shown(database: Database, call: Run) -> None:

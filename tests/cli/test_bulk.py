@@ -1,9 +1,23 @@
 """`semel bulk`: an action on all records that match, from the command line."""
 
+from pathlib import Path
+
 import pytest
 
+from semel import Semel
 from semel.cli import main
-from tests.cli.conftest import Database
+from tests.cli.conftest import Database, Run
+
+MODULE = """
+from semel import {engine}
+
+semel = {engine}("{url}")
+
+
+@semel.once(key="order", operation="charge")
+{prefix}def charge(order: str) -> int:
+    raise AssertionError
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +45,46 @@ def test_without_a_terminal_it_asks_for_yes(database: Database, capsys: pytest.C
     assert "--dry-run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("action", ["resolve", "nonsense", "redrive"])
+@pytest.mark.parametrize("action", ["nonsense", "redrive"])
 def test_an_action_that_is_none_is_refused(database: Database, capsys: pytest.CaptureFixture[str], action: str) -> None:
     assert main(["bulk", database.url, "--action", action, "--reason", "seen", "--yes"]) != 0
     assert "nothing was done" in capsys.readouterr().err
+
+
+def test_all_that_match_are_resolved_with_the_value_that_is_stated(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["bulk", database.url, "--status", "in_doubt", "--action", "resolve", "--reason", "seen", "--yes"]
+    assert main([*arguments, "--value", '{"id": 7}']) == 0
+    said = capsys.readouterr().out
+    assert "3 done, 0 refused, 0 failed" in said
+    assert "was not compared" in said
+    with Semel(database.path) as semel:
+        assert semel.value("lost 1", operation="charge", scope="acme") == {"id": 7}
+
+
+@pytest.mark.parametrize(
+    ("action", "value"), [("resolve", "not json"), ("resolve", "NaN"), ("release", "1"), ("release", "null")]
+)
+def test_a_value_that_cannot_be_meant_is_refused(
+    database: Database, capsys: pytest.CaptureFixture[str], action: str, value: str
+) -> None:
+    arguments = ["bulk", database.url, "--status", "in_doubt", "--action", action, "--reason", "seen", "--yes"]
+    assert main([*arguments, "--value", value]) == 2
+    assert "--value" in capsys.readouterr().err
+    assert database.read("lost 0").status == "in_doubt"
+
+
+@pytest.mark.parametrize(("engine", "prefix"), [("Semel", ""), ("AsyncSemel", "async ")])
+def test_a_value_is_compared_with_what_the_operation_of_an_app_returns(
+    database: Database, call: Run, tmp_path: Path, engine: str, prefix: str
+) -> None:
+    (tmp_path / "till.py").write_text(MODULE.format(engine=engine, prefix=prefix, url=database.url))
+    options = ["--status", "in_doubt", "--action", "resolve", "--reason", "seen", "--yes", "--app", "till:semel"]
+    refused = call("bulk", *options, "--value", '"ch_1"')
+    assert refused.returncode == 1
+    assert "0 done, 3 refused" in refused.stdout
+    assert "not what the operation returns" in refused.stdout
+    done = call("bulk", *options, "--value", "7")
+    assert (done.returncode, "was not compared" in done.stdout) == (0, False), done.stderr
+    assert "3 done" in done.stdout

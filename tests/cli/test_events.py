@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from semel import Semel
+from semel.batch import Batches
 from semel.events import Consumer, Event
 from tests.cli.conftest import NASTY, Database, Run
 
+ALL = ("--because", "the bank is back", "--yes")
 MODULE = """
 from pathlib import Path
 
@@ -118,10 +120,63 @@ def test_redriven_letters_run_their_handler_once_and_are_gone(
     fail_events(database, "e-1", "e-2")
     write_module(tmp_path, database, is_async=is_async)
     (tmp_path / "mended").touch()
-    done = call("events", "redrive", "billing:consumer", "--yes")
-    assert (done.returncode, done.stdout.strip()) == (0, "2 processed")
+    done = call("events", "redrive", "billing:consumer", *ALL, "--id", "b")
+    assert done.returncode == 0, done.stderr
+    assert "2 done, 0 refused, 0 failed" in done.stdout
     assert sorted((tmp_path / "booked").read_text().split()) == ["e-1", "e-2"]
     assert call("events", "dead", "billing", database.url).returncode == 0
+    with Semel(database.url) as semel:
+        status = Batches(semel).get("b").status()
+    assert (status.operation, status.state, status.completed) == ("semel:bulk", "completed", 2)
+    again = call("events", "redrive", "billing:consumer", *ALL, "--id", "b")
+    assert "2 done" in again.stdout, "the same one, which is over"
+
+
+def test_letters_are_redriven_one_after_the_other_and_the_oldest_first(
+    database: Database, call: Run, tmp_path: Path
+) -> None:
+    ids = [f"e-{number}" for number in range(12)]
+    fail_events(database, *ids)
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    assert call("events", "redrive", "billing:consumer", *ALL).returncode == 0
+    assert (tmp_path / "booked").read_text().split() == ids
+
+
+@pytest.mark.parametrize(("before", "code"), [("2000-01-01T00:00", "0 match"), ("2100-01-01T00:00", "1 done")])
+def test_letters_are_redriven_that_were_dead_before(
+    database: Database, call: Run, tmp_path: Path, before: str, code: str
+) -> None:
+    fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    assert code in call("events", "redrive", "billing:consumer", *ALL, "--before", before).stdout
+
+
+def test_without_batches_letters_are_handed_over_in_a_loop(database: Database, call: Run, tmp_path: Path) -> None:
+    fail_events(database, "e-1", "e-2")
+    (tmp_path / "billing.py").write_text(
+        MODULE.format(engine="Semel", prefix="", url=database.url)
+        + "\nfrom semel.core.store import Capability\nfrom semel.engine.engine import engine_of\n"
+        + "store = engine_of(semel).store\n"
+        + "store.capabilities = store.capabilities - {Capability.BATCH}\n"
+    )
+    (tmp_path / "mended").touch()
+    refused = call("events", "redrive", "billing:consumer", *ALL, "--id", "b")
+    assert refused.returncode == 2
+    assert "keeps no batches" in refused.stderr
+    done = call("events", "redrive", "billing:consumer", *ALL)
+    assert (done.returncode, done.stdout.strip()) == (0, "2 processed")
+
+
+def test_all_that_match_are_not_redriven_without_a_reason(database: Database, call: Run, tmp_path: Path) -> None:
+    fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    done = call("events", "redrive", "billing:consumer", "--yes")
+    assert done.returncode == 2
+    assert "--because" in done.stderr
+    assert not (tmp_path / "booked").exists()
 
 
 def chain_of(database: Database, call: Run) -> list[dict[str, str]]:
@@ -138,9 +193,9 @@ def test_a_redrive_is_in_the_chain_in_the_words_of_the_server(
     done = call("events", "redrive", "billing:consumer", "--because", "the bank is back", "--by", "jane", "--yes")
     assert done.returncode == 0
     begun = chain_of(database, call)[-1]
-    told = {name: begun[name] for name in ("action", "actor", "target", "reason")}
-    target = f"letter:billing:{letter[:16]}"
-    assert told == {"action": "redrive", "actor": "jane", "target": target, "reason": "the bank is back"}
+    told = {name: begun[name] for name in ("action", "actor", "target")}
+    assert told == {"action": "redrive", "actor": "jane", "target": f"letter:billing:{letter[:16]}"}
+    assert begun["reason"].startswith("the bank is back (bulk action ")
 
 
 def test_a_dry_run_of_a_redrive_only_counts(database: Database, call: Run, tmp_path: Path) -> None:
@@ -148,7 +203,7 @@ def test_a_dry_run_of_a_redrive_only_counts(database: Database, call: Run, tmp_p
     write_module(tmp_path, database, is_async=False)
     (tmp_path / "mended").touch()
     done = call("events", "redrive", "billing:consumer", "--dry-run")
-    assert (done.returncode, done.stdout.strip()) == (0, "2 would be handed over")
+    assert (done.returncode, done.stdout.strip()) == (0, "2 match, 2 are in a state for redrive")
     assert not (tmp_path / "booked").exists()
     assert chain_of(database, call) == []
 
@@ -164,8 +219,10 @@ def test_one_letter_is_redriven_by_the_beginning_of_its_id(database: Database, c
 def test_what_fails_again_stays_and_is_told_by_the_exit_code(database: Database, call: Run, tmp_path: Path) -> None:
     fail_events(database, "e-1")
     write_module(tmp_path, database, is_async=False)
-    done = call("events", "redrive", "billing:consumer", "--yes")
-    assert (done.returncode, done.stdout.strip()) == (1, "1 exhausted")
+    done = call("events", "redrive", "billing:consumer", *ALL)
+    assert done.returncode == 1
+    assert "0 done, 1 refused, 0 failed" in done.stdout
+    assert "exhausted: The event is exhausted again." in done.stdout
     assert call("events", "dead", "billing", database.url).returncode == 4
 
 
@@ -175,7 +232,7 @@ def test_many_letters_are_not_redriven_without_a_question_or_a_yes(
     fail_events(database, "e-1")
     write_module(tmp_path, database, is_async=False)
     (tmp_path / "mended").touch()
-    done = call("events", "redrive", "billing:consumer")
+    done = call("events", "redrive", "billing:consumer", "--because", "the bank is back")
     assert done.returncode == 2
     assert "add --yes" in done.stderr
     assert not (tmp_path / "booked").exists()

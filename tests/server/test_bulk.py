@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from semel import AsyncSemel, Policy, Semel
 from semel.core.batch.operations import ReadItems
 from semel.core.batch.values import ItemStatus
-from semel.events import Consumer, Event
+from semel.events import Consumer, Disposition, Event
 from semel.server import User
 from semel.server.actions import make_actions
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterFilter
@@ -57,6 +59,59 @@ async def test_all_that_match_are_released_and_each_is_in_the_chain(desk: Desk) 
     entries = await desk.entries()
     assert [entry.action for entry in entries if entry.phase == "begun"] == ["release"] * 5
     assert all("bulk action b" in (entry.reason or "") for entry in entries if entry.phase == "begun")
+
+
+@pytest.mark.parametrize("value", [None, {"id": 7, "cents": [12.5, 2**70]}], ids=["null", "object"])
+async def test_all_that_match_are_resolved_with_one_value(desk: Desk, value: Any) -> None:
+    for number in range(3):
+        await desk.in_doubt(f"k{number}")
+    done = await desk.completed()
+    bulk, asked = BulkActions(desk.actions), release(action="resolve", value=value, records={})
+    assert (await bulk.preview(OPERATOR, asked)).eligible == 3
+    await bulk.start(OPERATOR, asked)
+    await bulk.run("", "b")
+    progress = await bulk.progress(OPERATOR, "", "b")
+    assert (progress.done, progress.refused) == (3, 1)
+    (refusal,) = await bulk.refusals(OPERATOR, "", "b")
+    assert refusal.id == done.reference
+    for number in range(3):
+        record = await desk.read(f"k{number}")
+        assert (record.status, record.note and record.note.resolution) == ("completed", "Happened")
+        assert await desk.semel.value(f"k{number}", operation="charge", scope="acme") == value
+    begun = [entry for entry in await desk.entries() if entry.phase == "begun"]
+    assert {entry.action for entry in begun} == {"resolve"}
+
+
+async def test_a_value_that_an_operation_does_not_return_is_refused_for_its_records_alone(desk: Desk) -> None:
+    @desk.semel.once(key="order", operation="typed", in_doubt="hold")
+    async def typed(order: str) -> int:
+        raise Crash
+
+    with pytest.raises(Crash):
+        await typed("o-1")
+    await desk.in_doubt("k")  # an hour later
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release(action="resolve", value="ch_1"))
+    await bulk.run("", "b")
+    (refusal,) = await bulk.refusals(OPERATOR, "", "b")
+    assert refusal.error is not None
+    assert refusal.error.message.startswith("value: The value stated is not what the operation returns")
+    assert (await desk.read("k")).status == "completed"
+    assert await desk.actions.count(OPERATOR, status="in_doubt", operation="typed") == 1
+
+
+async def test_another_value_under_the_same_id_is_another_bulk_action(desk: Desk) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(OPERATOR, release(action="resolve", value=1))
+    with pytest.raises(NotPossible, match="another bulk action"):
+        await bulk.start(OPERATOR, release(action="resolve", value=True))
+
+
+async def test_a_stated_value_is_kept_with_the_items_alone(desk: Desk) -> None:
+    await desk.in_doubt()
+    started = await BulkActions(desk.actions).start(OPERATOR, release(action="resolve", value="patient-7"))
+    assert "patient-7" not in repr(started)
 
 
 async def test_what_is_refused_says_why_and_the_rest_goes_on(desk: Desk) -> None:
@@ -107,13 +162,19 @@ async def test_the_same_id_is_the_same_bulk_action(desk: Desk) -> None:
         {"rate": 1e12},
         {"error": "x"},
         {"action": "fail"},
-        {"action": "resolve"},
+        {"value": 1},
+        {"action": "fail", "error": "x", "value": False},
+        {"action": "resolve", "error": "x"},
+        {"action": "resolve", "value": float("nan")},
+        {"action": "resolve", "value": {1, 2}},
+        {"action": "resolve", "value": "\ud800"},
+        {"action": "resolve", "value": "x" * 2000},
         {"action": "redrive"},
         {"records": None},
         {"id": "../x"},
         {"records": {"nonsense": 1}},
     ],
-    ids=str,
+    ids=lambda asked: ascii(asked)[:60],
 )
 async def test_what_cannot_be_meant_is_refused(desk: Desk, asked: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
@@ -122,7 +183,13 @@ async def test_what_cannot_be_meant_is_refused(desk: Desk, asked: dict[str, Any]
 
 async def test_a_bulk_action_needs_the_permission_of_its_action(desk: Desk) -> None:
     bulk = BulkActions(desk.actions)
-    for user, action in ((VIEWER, "release"), (OPERATOR, "erase"), (ERASER, "release")):
+    for user, action in (
+        (VIEWER, "release"),
+        (VIEWER, "resolve"),
+        (OPERATOR, "erase"),
+        (ERASER, "release"),
+        (ERASER, "resolve"),
+    ):
         with pytest.raises(Forbidden):
             await bulk.start(user, release(action=action))
 
@@ -173,6 +240,51 @@ async def test_the_runner_goes_on_with_what_was_left(desk: Desk) -> None:
     await runner.join()
     assert (await bulk.progress(OPERATOR, "", "b")).done == 1
     assert await runner.resume() == 0
+
+
+async def test_a_server_without_the_handlers_leaves_a_redrive_to_those_who_have_them(desk: Desk) -> None:
+    consumer = Consumer(desk.semel, "billing", max_attempts=1)
+    handled: list[str] = []
+    errors = [OSError("no route to the ledger")]
+
+    @consumer.on("paid")
+    async def book(event: Event) -> None:
+        if errors:
+            raise errors.pop()
+        handled.append(event.id)
+
+    await consumer.handle(Event(type="paid", source="/shop", id="e-1"))
+    knowing = BulkActions(make_actions(desk.semel, consumers=[consumer]))
+    await knowing.start(OPERATOR, BulkRequest(action="redrive", reason=WHY, letters=LetterFilter("billing"), id="b"))
+    other = BulkActions(desk.actions)
+    assert await BulkRunner(other).resume() == 0
+    with pytest.raises(NotPossible, match="not known here"):
+        await other.run("", "b")
+    assert await knowing.unfinished() == (("", "b"),)
+    await knowing.run("", "b")
+    assert ((await knowing.progress(OPERATOR, "", "b")).done, handled) == (1, ["e-1"])
+
+
+async def test_an_event_whose_store_did_not_answer_is_redriven_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = Consumer(desk.semel, "billing")
+    await put_letter(desk, "billing")
+    actions = make_actions(desk.semel, consumers=[consumer])
+    came = [Disposition("ack", "processed"), Disposition("retry", "unavailable")]
+
+    async def redrive(*args: Any, **named: Any) -> Disposition:
+        return came.pop()
+
+    monkeypatch.setattr(actions, "redrive", redrive)
+    bulk = BulkActions(actions)
+    await bulk.start(OPERATOR, BulkRequest(action="redrive", reason=WHY, letters=LetterFilter("billing"), id="b"))
+    run = asyncio.create_task(bulk.run("", "b"))
+    while not run.done():
+        desk.clock.advance(1)
+        await asyncio.sleep(0)
+    progress = await bulk.progress(OPERATOR, "", "b")
+    assert (progress.done, progress.refused) == (1, 0)
 
 
 async def test_a_paused_one_goes_on_when_it_is_resumed(desk: Desk) -> None:
@@ -355,6 +467,7 @@ async def test_an_error_that_nobody_expects_is_logged_by_its_kind(desk: Desk, ca
 async def test_the_api_begins_a_bulk_action_and_tells_how_far_it_is(desk: Desk, site: Site) -> None:
     await desk.in_doubt()
     body = {"reason": WHY, "records": {"status": "in_doubt"}, "id": "b", "rate": 1000}
+    assert (await site.post("/bulk/release", {**body, "value": 1})).status_code == 422
     dry = await site.post("/bulk/release", {**body, "dry_run": True})
     assert (dry.status_code, dry.json()["matching"]) == (200, 1)
     begun = await site.post("/bulk/release", body)
@@ -363,6 +476,35 @@ async def test_the_api_begins_a_bulk_action_and_tells_how_far_it_is(desk: Desk, 
     shown = (await site.get("/bulk/b")).json()
     assert (shown["state"], shown["done"]) == ("completed", 1)
     assert (await site.get("/bulk/b/refusals")).json()["refusals"] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "value"),
+    [({}, None), ({"value": None}, None), ({"value": {"id": 123456789012345678901}}, {"id": 123456789012345678901})],
+    ids=["none", "null", "object"],
+)
+async def test_the_api_resolves_all_that_match_with_the_value_as_it_stands_there(
+    desk: Desk, site: Site, more: dict[str, Any], value: Any
+) -> None:
+    await desk.in_doubt()
+    begun = await site.post("/bulk/resolve", {"reason": WHY, "records": {"status": "in_doubt"}, "id": "b", **more})
+    assert begun.status_code == 202
+    await site.app.state.api.runner.join()
+    assert (await site.get("/bulk/b")).json()["done"] == 1
+    assert await desk.semel.value("doubt", operation="charge", scope="acme") == value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "done"])
+def test_resolving_all_goes_on_after_a_kill_and_resolves_each_once(tmp_path: Path, where: str) -> None:
+    url, items = f"sqlite:///{tmp_path}/semel.db", 400 if FULL else 12
+    fences = asyncio.run(prepare(url, items))
+    kill_and_end(url, items, where, "resolve")
+    asyncio.run(check(url, fences, status="completed"))
+    with Semel(url) as semel:
+        assert [semel.value(f"k{number}", operation="charge", scope="acme") for number in range(items)] == [
+            {"receipt": 7}
+        ] * items
 
 
 @pytest.mark.slow
@@ -419,6 +561,29 @@ def test_discarding_all_letters_goes_on_after_a_kill_and_refuses_none(tmp_path: 
         assert list(Consumer(semel, "billing").dead_letters()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["before", "inside", "written", "done"])
+def test_redriving_all_letters_goes_on_after_a_kill_and_each_effect_happens_once(tmp_path: Path, where: str) -> None:
+    path, items = tmp_path / "semel.db", 400 if FULL else 12
+    with Semel(path) as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1)
+
+        @consumer.on("paid")
+        def book(event: Event) -> None:
+            raise OSError("no route to the ledger")
+
+        for number in range(items):
+            consumer.handle(Event(type="paid", source="/shop", id=f"e-{number}"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE booked (event TEXT)")
+    kill_and_end(f"sqlite:///{path}", items, where, "redrive")
+    with closing(sqlite3.connect(path)) as connection:
+        booked = [event for (event,) in connection.execute("SELECT event FROM booked")]
+    assert sorted(booked) == sorted(f"e-{number}" for number in range(items))
+    with Semel(path) as semel:
+        assert list(Consumer(semel, "billing").dead_letters()) == []
+
+
 async def prepare(url: str, items: int) -> dict[str, int]:
     """So many records in doubt; gives their fences."""
 
@@ -435,11 +600,11 @@ async def prepare(url: str, items: int) -> dict[str, int]:
         return {record.reference: record.fence async for record in semel.records(status="in_doubt")}
 
 
-async def check(url: str, fences: dict[str, int]) -> None:
-    """Each record was released once: its fence rose once, and one entry of its history says so."""
+async def check(url: str, fences: dict[str, int], *, status: str = "failed") -> None:
+    """Each record was decided about once: its fence rose once, and one entry of its history says so."""
     async with AsyncSemel(url) as semel:
         actions = make_actions(semel)
-        assert await semel.count(status="failed") == len(fences)
+        assert await semel.count(operation="charge", status=status) == len(fences)
         async for record in semel.records(operation="charge"):
             decided = [entry for entry in await semel.history(record.key) if entry.kind == "resolved"]
             assert (record.fence, len(decided)) == (fences[record.reference] + 1, 1)

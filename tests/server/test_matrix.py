@@ -37,7 +37,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "bulk_discard": {"reason": WHY, "letters": {"consumer": "billing"}, "dry_run": True},
     **{
         f"bulk_{name}": {"reason": WHY, "records": {}, "dry_run": True}
-        for name in ("cancel", "release", "reopen", "erase")
+        for name in ("resolve", "cancel", "release", "reopen", "erase")
     },
 }
 
@@ -67,7 +67,7 @@ async def test_a_role_may_exactly_what_its_permissions_say(
     assert status in ((200, 201, 202, 404, 409) if may else (403,)), status
 
 
-@pytest.mark.parametrize("action", ["release", "erase"])
+@pytest.mark.parametrize("action", ["release", "resolve", "erase"])
 @pytest.mark.parametrize("role", Role)
 async def test_a_bulk_action_is_changed_by_those_who_may_begin_it(
     desk: Desk, site: Site, people: dict[str, User], role: Role, action: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.text import Text
@@ -30,6 +30,10 @@ _ACTIONS: Final[dict[type, str]] = {
     Failed: "fail",
 }
 """What the audit chain calls a decision: as the permission for it is called."""
+UNCHECKED: Final = (
+    "The value was not compared with what the operation returns. --app MODULE:OBJECT does that; where it does not fit, "
+    "duplicates get RecordUnreadable."
+)
 Force = Annotated[bool, typer.Option("--force", help="End a live lease, too: its holder can record nothing any more.")]
 
 
@@ -76,6 +80,27 @@ def decide(named: Named, decision: Resolution, *, force: bool = False, correct: 
         with recorded(semel, action=action, target=target, who=who, scope=scope, reason=named.reason):
             resolved = semel.resolve(record.key, decision, reason=named.reason, by=who, correct=correct, force=force)
     console().print(panel(resolved, now()))
+
+
+def read_value(text: str, option: str) -> Any:
+    """The value that an option states as JSON.
+
+    Raises:
+        Refused: it is no JSON.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as problem:
+        message = (
+            f"{option} is not JSON ({problem}); nothing was changed. "
+            f"A text needs its own quotes: {option} '\"ch_1\"'; no value is {option} null."
+        )
+        raise usage_error(message) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    message = f"{name} is no JSON value"
+    raise ValueError(message)
 
 
 def _check_known(semel: SyncSemelBase, record: Record, app: str) -> None:

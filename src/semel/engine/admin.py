@@ -293,6 +293,17 @@ def _stated(key: Key, resolution: Resolution) -> Flow[bytes]:
     return found.record.nonce
 
 
+def check_value(value: object, known: RegisteredOperation | None) -> None:
+    """Refuse a value that cannot be stored, or that is not what a known operation declares to return.
+
+    Raises:
+        UsageError: it is such a value.
+    """
+    outcome = codec.encode_manual(value)
+    if known is not None:
+        _check_fit(outcome, known)
+
+
 def _check_fit(outcome: bytes, known: RegisteredOperation) -> None:
     try:
         codec.decode(outcome, known.shape)

@@ -5,19 +5,21 @@
 - A refusal is an answer: such an item is skipped, and says why. The others go on.
 - It acts for the person who began it, with the roles and scopes they had then, and every item is in the audit chain.
 - It belongs to one scope, or to all of them; that of all is seen by those alone who reach all.
-- The values that were searched for are not kept: they may be personal.
+- The values that were searched for are not kept: they may be personal. The value that `resolve` states is kept with
+  the items, which a sealed store seals, and nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -31,20 +33,23 @@ from semel.batch.settings import MOST_RATE, is_valid_rate
 from semel.core import codec
 from semel.core.batch.values import ItemStatus, StoredBatch
 from semel.core.key import SHARED, make_key
-from semel.core.record import Record, Status
+from semel.core.record import Happened, Record, Status
 from semel.core.store import Capability
 from semel.engine.admin import is_reopenable
 from semel.engine.engine import RecordFilter, engine_of
-from semel.errors import BatchChanged, RecordNotFound, SemelError
+from semel.errors import BatchChanged, RecordNotFound, SemelError, UsageError
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.actions.checks import check_reason, not_found_error
 from semel.server.actions.events import letter_id
 from semel.server.actions.records import MOST as PAGE
+from semel.server.audit.targets import bulk_target
 from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
 
 OPERATION: Final = "semel:bulk"
 MOST_ITEMS: Final = 100_000
+LONGEST_VALUE: Final = 2000
+"""Characters of the value that `resolve` states, as JSON: every item keeps it."""
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
@@ -57,9 +62,9 @@ _ANY_VALUE: Final = codec.shape_of(codec.NO_ANNOTATION)
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LOG: Final = logging.getLogger("semel.server")
 
-RecordAction = Literal["cancel", "fail", "release", "reopen", "erase"]
+RecordAction = Literal["resolve", "cancel", "fail", "release", "reopen", "erase"]
 LetterAction = Literal["redrive", "discard"]
-BulkAction = Literal["cancel", "fail", "release", "reopen", "erase", "redrive", "discard"]
+BulkAction = Literal["resolve", "cancel", "fail", "release", "reopen", "erase", "redrive", "discard"]
 PERMISSIONS: Final[dict[str, Permission]] = {name: Permission(name) for name in get_args(BulkAction)}
 
 
@@ -75,6 +80,7 @@ class LetterFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str | None = None
     subject: str | None = None
     scope: str | None = None
+    before: datetime | None = None
 
 
 class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +92,8 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] | None
     reason: str
     everywhere: bool
+    consumer: str = ""
+    """Whose letters are redriven, which needs its handlers."""
     error: str = ""
     rate: float | None = None
     searched_by: tuple[str, ...] = ()
@@ -98,11 +106,15 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkItem(msgspec.Struct, frozen=True):
-    """One of those that matched: a record with its fence, or a letter with its consumer."""
+    """One of those that matched: a record with its fence, or a letter with its consumer.
+
+    `value` is what `resolve` states, as JSON.
+    """
 
     target: str
     fence: int | None = None
     consumer: str = ""
+    value: str = "null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +156,7 @@ class BulkRequest:
         records: which records, for an action on records.
         letters: which dead letters, for an action on those.
         error: for `fail`, what duplicates are told.
+        value: for `resolve`, what duplicates get: a value that JSON has.
         rate: how many in a second at most.
         id: names it; the same id is the same bulk action. None: it is made up.
     """
@@ -153,6 +166,7 @@ class BulkRequest:
     records: RecordFilter | None = None
     letters: LetterFilter | None = None
     error: str = ""
+    value: Any = None
     rate: float | None = None
     id: str | None = None
 
@@ -162,6 +176,7 @@ class BulkActions:
 
     Args:
         actions: what is done with each item.
+        concurrency: how many items are under way at the same time; 1 is one after the other, the oldest first.
         lease_for: after which time without a sign of life another process goes on with what this one had begun.
         before_item: called before each item; tests end the process here.
     """
@@ -170,10 +185,12 @@ class BulkActions:
         self,
         actions: Actions,
         *,
+        concurrency: int = _CONCURRENCY,
         lease_for: timedelta = LEASE_FOR,
         before_item: Callable[[str], None] | None = None,
     ) -> None:
         self._actions = actions
+        self._concurrency = concurrency
         self._lease_for = lease_for
         self._before_item = before_item
 
@@ -238,10 +255,13 @@ class BulkActions:
 
         Raises:
             NotFound: there is none.
+            NotPossible: letters are redriven whose consumer is not known here.
         """
         known = await self._known(scope, id_)
         if known is None:
             raise not_found_error(f"bulk action {id_!r}")
+        if known.metadata.consumer:
+            self._actions.consumer(known.metadata.consumer)
         metadata, user = known.metadata, known.metadata.user()
         batch = await Batches(self._actions.semel, scope or SHARED).get(id_, type=BulkItem)
 
@@ -253,7 +273,7 @@ class BulkActions:
 
         return await batch.run(
             act,
-            concurrency=_CONCURRENCY,
+            concurrency=self._concurrency,
             page=_PAGE_OF_ITEMS,
             rate=metadata.rate,
             max_attempts=_ATTEMPTS,
@@ -322,16 +342,16 @@ class BulkActions:
             return await (batch.pause(reason) if what == "pause" else batch.cancel(reason))
 
         return await self._actions.change(
-            user, permission, decide, scope=scope, target=f"bulk:{id_}", reason=reason, detail={"what": what}
+            user, permission, decide, scope=scope, target=bulk_target(id_), reason=reason, detail={"what": what}
         )
 
     async def unfinished(self) -> tuple[tuple[str, str], ...]:
-        """Scope and id of the bulk actions that somebody has to go on with."""
+        """Scope and id of the bulk actions that somebody has to go on with, and that can be gone on with here."""
         if not self.is_possible:
             return ()
         found = []
         for state in ("pending", "running"):
-            found += [(batch.scope, batch.id) async for batch in self._batches(None, state)]
+            found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
 
     def _check(self, user: User, asked: BulkRequest) -> None:
@@ -352,6 +372,9 @@ class BulkActions:
             )
         if (asked.action == "fail") is not bool(asked.error.strip()):
             raise Invalid("fail, and nothing else, needs an error that duplicates are told.", because="error")
+        if asked.action != "resolve" and asked.value is not None:
+            raise Invalid("resolve, and nothing else, states a value; nothing was done.", because="value")
+        _value_text(asked.value)
         if asked.letters is not None and asked.action == "redrive":
             self._actions.consumer(asked.letters.consumer)
 
@@ -378,11 +401,12 @@ class BulkActions:
             async for item in self._letters(user, asked.letters, scope):
                 yield item
             return
+        stated = {"value": _value_text(asked.value)} if asked.action == "resolve" else {}
         cursor: str | None = None
         while True:
             page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
             for record in page.records:
-                yield {"target": record.reference, "fence": record.fence}
+                yield {"target": record.reference, "fence": record.fence, **stated}
             cursor = page.cursor
             if cursor is None:
                 return
@@ -397,6 +421,7 @@ class BulkActions:
                 type=wanted.type,
                 subject=wanted.subject,
                 scope=wanted.scope if wanted.scope is not None else (scope or None),
+                before=wanted.before,
                 cursor=cursor,
                 limit=PAGE,
             )
@@ -435,7 +460,11 @@ class BulkActions:
             return
         if _is_decided(record, user.name, reason):
             return  # carried out by an earlier attempt whose process died before it could say so
-        more: dict[str, Any] = {"error": metadata.error} if metadata.action == "fail" else {}
+        more: dict[str, Any] = {}
+        if metadata.action == "fail":
+            more = {"error": metadata.error}
+        elif metadata.action == "resolve":
+            more = {"resolution": Happened(json.loads(data.value))}
         await getattr(self._actions, metadata.action)(user, data.target, reason=reason, fence=data.fence, **more)
 
     async def _is_erased(self, reference: str, actor: str, reason: str) -> bool:
@@ -453,12 +482,24 @@ class BulkActions:
                 await self._actions.discard(user, data.consumer, data.target, reason=reason)
                 return
             disposition = await self._actions.redrive(user, data.consumer, data.target, reason=reason)
+            for _ in range(_ATTEMPTS):
+                if not is_again or disposition.status != "in_progress" or disposition.retry_after is None:
+                    break
+                # The earlier attempt died in the handler, and the lease that it had on the event is still live.
+                await asyncio.sleep(disposition.retry_after.total_seconds())
+                disposition = await self._actions.redrive(user, data.consumer, data.target, reason=reason)
         except NotFound:
             if is_again:
                 return  # the earlier attempt took it away
             raise
+        if disposition.status == "unavailable":
+            raise _NoAnswer("The store did not answer.")
         if disposition.status not in ("processed", "duplicate", "ignored"):
             raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
+
+    def _has_handlers(self, batch: StoredBatch) -> bool:
+        consumer = msgspec.json.decode(batch.metadata, type=BulkMetadata).consumer
+        return not consumer or consumer in self._actions.consumers
 
     async def _known(self, scope: str, id_: str) -> BulkProgress | None:
         try:
@@ -549,6 +590,7 @@ class BulkRunner:
 
 
 _ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
+    "resolve": (Status.IN_DOUBT,),
     "cancel": (Status.IN_DOUBT,),
     "fail": (Status.IN_DOUBT,),
     "release": (Status.IN_DOUBT,),
@@ -574,6 +616,9 @@ def _is_decided(record: Record, actor: str, reason: str) -> bool:
 def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
     wanted: Any = asked.records if asked.letters is None else msgspec.structs.asdict(asked.letters)
     given = {name: value for name, value in (wanted or {}).items() if value not in (None, False)}
+    told = [asked.action, asked.error, asked.reason, *(f"{name}={given[name]}" for name in sorted(given))]
+    if asked.action == "resolve":
+        told.append(f"value:{_value_text(asked.value)}")
     return BulkMetadata(
         action=asked.action,
         actor=user.name,
@@ -581,11 +626,31 @@ def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
         scopes=None if user.scopes is None else tuple(sorted(user.scopes)),
         reason=check_reason(asked.reason),
         everywhere=user.scopes is None and given.get("scope") is None,
+        consumer=asked.letters.consumer if asked.letters is not None and asked.action == "redrive" else "",
         error=asked.error.strip(),
         rate=asked.rate,
         searched_by=tuple(sorted(given)),
-        asked=make_key(asked.action, asked.error, asked.reason, *(f"{name}={given[name]}" for name in sorted(given))),
+        asked=make_key(*told),
     )
+
+
+def _value_text(value: object) -> str:
+    """A stated value as items keep it.
+
+    Raises:
+        Invalid: JSON has no such value, it cannot be stored, or it is too long.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False)
+        codec.encode_manual(value)
+    except (TypeError, ValueError, RecursionError, UsageError) as error:
+        raise Invalid(f"The value cannot be stated: {error}; nothing was done.", because="value") from error
+    if len(text) > LONGEST_VALUE:
+        raise Invalid(
+            f"A value that is stated for many has at most {LONGEST_VALUE:,} characters as JSON; nothing was done.",
+            because="value",
+        )
+    return text
 
 
 async def _bounded(items: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:

@@ -351,6 +351,21 @@ def test_a_form_for_all_that_match_since_an_hour_is_the_same_when_it_is_sent_twi
     assert first.headers["location"] == second.headers["location"]
 
 
+def test_all_that_match_are_resolved_with_the_value_that_was_typed(client: httpx.Client, site: Site) -> None:
+    for number in range(2):
+        site.in_doubt(f"stated {number}", "stated")
+    assert '<option value="happened">' in client.get("/operator/records?scope=stated").text
+    form = form_of(client, "operator", "/act?which=all&do=happened&scope=stated")
+    wrong = client.post("/operator/bulk", data=form | {"value": "{"}, headers=SAME)
+    assert (wrong.status_code, "The value is no JSON" in wrong.text) == (400, True)
+    begun = client.post("/operator/bulk", data=form | {"value": '{"id": 7}'}, headers=SAME)
+    assert begun.status_code == 303
+    while "2 done" not in client.get(begun.headers["location"]).text:
+        continue  # every look waits for an answer, and the test has its time limit
+    for number in range(2):
+        assert site.semel.value(f"stated {number}", operation="probe", scope="stated") == {"id": 7}
+
+
 def test_an_address_cannot_make_a_page_say_that_something_was_done(client: httpx.Client, site: Site) -> None:
     record = site.completed("said")
     page = client.get(f"/viewer/records/{record.reference}", params={"done": "Your account is locked, call 555"}).text

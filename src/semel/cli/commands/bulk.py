@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
+from semel.cli.commands.bulk_action import DryRun, Id, Rate, carry_out
 from semel.cli.confirm import By, Reason, Yes, check_reason, login
+from semel.cli.decide import UNCHECKED, read_value
 from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.filters import takes_filter
-from semel.cli.printing import as_text, console
-from semel.cli.store_option import Url, open_async_engine
+from semel.cli.printing import console
+from semel.cli.store_option import Url, app_option, check_alone, load_engine, open_async_engine
 from semel.engine.engine import RecordFilter
 
 Action = Annotated[
-    str, typer.Option("--action", help="What to do: cancel, fail, release, reopen or erase.", show_default=False)
+    str,
+    typer.Option("--action", help="What to do: resolve, cancel, fail, release, reopen or erase.", show_default=False),
 ]
 
 
@@ -28,16 +30,18 @@ def bulk(
     wanted: RecordFilter,
     action: Action,
     reason: Reason,
-    error: Annotated[str, typer.Option(help="For fail: what duplicates are told.", show_default=False)] = "",
-    rate: Annotated[
-        float | None, typer.Option(min=0.001, help="At most so many in a second.", show_default=False)
-    ] = None,
-    id_: Annotated[
+    value: Annotated[
         str | None,
-        typer.Option("--id", help="Names the bulk action: given again, it goes on with it.", show_default=False),
+        typer.Option(
+            metavar="JSON", help="For resolve: they happened; duplicates get this. Default: null.", show_default=False
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    error: Annotated[str, typer.Option(help="For fail: what duplicates are told.", show_default=False)] = "",
+    rate: Rate = None,
+    id_: Id = None,
+    dry_run: DryRun = False,
     by: By = None,
+    app: Annotated[str | None, app_option("so that the value is compared with what each operation returns")] = None,
     yes: Yes = False,
 ) -> None:
     """Do something with all records that match: each once, each in the audit chain.
@@ -46,49 +50,33 @@ def bulk(
     goes on. The exit code is 1 if something was refused or failed.
     """
     check_reason(reason)
+    check_alone(url, app)
     from semel.server.bulk import BulkRequest  # it imports all about batches and events
 
-    asked: Any = BulkRequest(action=action, reason=reason, records=wanted, error=error, rate=rate, id=id_)  # type: ignore[arg-type]  # checked by the bulk action
-    refused = asyncio.run(_run(url, asked, by or login(), dry_run=dry_run, yes=yes))
+    if value is not None and action != "resolve":
+        raise usage_error("--value is for --action resolve; nothing was done.")
+    stated = None if value is None else read_value(value, "--value")
+    asked: Any = BulkRequest(
+        action=action,  # type: ignore[arg-type]  # checked by the bulk action
+        reason=reason,
+        records=wanted,
+        error=error,
+        value=stated,
+        rate=rate,
+        id=id_,
+    )
+    refused = asyncio.run(_run(url, app, asked, by or login(), dry_run=dry_run, yes=yes))
+    if action == "resolve" and app is None and not dry_run:
+        console().print(Text(UNCHECKED, "yellow"), soft_wrap=True)
     if refused:
         raise typer.Exit(OTHER)
 
 
-async def _run(url: str | None, asked: Any, who: str, *, dry_run: bool, yes: bool) -> int:
-    """Count, ask, begin and carry out; answers how many were refused or failed."""
-    from semel.server.access import Role, User
+async def _run(url: str | None, app: str | None, asked: Any, who: str, *, dry_run: bool, yes: bool) -> int:
     from semel.server.actions import make_actions
     from semel.server.bulk import BulkActions
 
-    out = console()
-    async with open_async_engine(url) as semel:
-        bulk_actions, user = BulkActions(make_actions(semel)), User(who, {Role.ADMIN})
-        preview = await bulk_actions.preview(user, asked)
-        out.print(
-            Text.assemble(
-                (f"{preview.matching} match", "bold"), f", {preview.eligible} are in a state for {asked.action}"
-            )
-        )
-        if dry_run or (not preview.matching and asked.id is None):
-            return 0
-        if not yes:
-            _agree(asked.action, preview.eligible)
-        started = await bulk_actions.start(user, asked)
-        out.print(Text(f"bulk action {started.id}", "dim"))
-        status = await bulk_actions.run(started.scope, started.id)
-        out.print(
-            Text.assemble(
-                (f"{status.completed} done", "bold green"), f", {status.skipped} refused, {status.failed} failed"
-            )
-        )
-        for one in await bulk_actions.refusals(user, started.scope, started.id, limit=20):
-            out.print(as_text(f"  {one.id[:16]} {'' if one.error is None else one.error.message}"), soft_wrap=True)
-        return status.skipped + status.failed
-
-
-def _agree(action: str, number: int) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise usage_error("There is no terminal to ask on; nothing was changed. Look with --dry-run, then add --yes.")
-    if not typer.confirm(f"Do {action} with {number} records?", default=False):
-        console().print("Nothing was changed.")
-        raise typer.Exit(OTHER)
+    loaded: Any = open_async_engine(url) if app is None else load_engine(app)
+    actions = make_actions(loaded)
+    async with actions.semel:
+        return await carry_out(BulkActions(actions), who, asked, dry_run=dry_run, yes=yes)

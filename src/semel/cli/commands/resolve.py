@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from semel.cli.confirm import By, Reason, Yes
-from semel.cli.decide import Force, Named, decide
+from semel.cli.decide import UNCHECKED, Force, Named, decide, read_value
 from semel.cli.exit_codes import usage_error
 from semel.cli.lookup import Operation, Scope, Which
 from semel.cli.printing import console
 from semel.cli.store_option import Url, app_option
 from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Resolution
-
-_UNCHECKED = (
-    "The value was not compared with what the operation returns. --app MODULE:OBJECT does that; where it does not fit, "
-    "duplicates get RecordUnreadable."
-)
 
 
 def resolve(
@@ -60,7 +54,7 @@ def resolve(
     named = Named(which, url, operation, scope, reason, by, yes, app)
     decide(named, decision, force=force, correct=correct)
     if happened is not None and app is None:
-        console().print(Text(_UNCHECKED, "yellow"), soft_wrap=True)
+        console().print(Text(UNCHECKED, "yellow"), soft_wrap=True)
 
 
 def _decision(happened: str | None, *, did_not_happen: bool, cancelled: bool, failed: str | None) -> Resolution:
@@ -68,23 +62,7 @@ def _decision(happened: str | None, *, did_not_happen: bool, cancelled: bool, fa
         message = "Give one of --happened JSON, --did-not-happen, --cancelled and --failed TEXT; nothing was changed."
         raise usage_error(message)
     if happened is not None:
-        return Happened(_value(happened))
+        return Happened(read_value(happened, "--happened"))
     if failed is not None:
         return Failed(failed)
     return DidNotHappen() if did_not_happen else Cancelled()
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as problem:
-        message = (
-            f"--happened is not JSON ({problem}); nothing was changed. "
-            f"A text needs its own quotes: --happened '\"ch_1\"'; no value is --happened null."
-        )
-        raise usage_error(message) from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    message = f"{name} is no JSON value"
-    raise ValueError(message)

@@ -19,6 +19,7 @@ from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound
 from semel.server.access import Permission, User
 from semel.server.actions.checks import ActionsBase, not_found_error
+from semel.server.audit.targets import batch_target
 from semel.server.refusals import Invalid, NotPossible
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class BatchActions(ActionsBase):
             Permission.BATCH,
             lambda: work(found),
             scope=scope,
-            target=f"batch:{batch}",
+            target=batch_target(batch),
             reason=reason,
             detail={"what": what, "operation": found.operation},
         )

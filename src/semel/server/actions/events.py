@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from semel.api import AsyncSemel, Semel
@@ -75,10 +76,11 @@ class EventActions(ActionsBase):
         type: str | None = None,  # noqa: A002 - as on an event
         subject: str | None = None,
         scope: str | None = None,
+        before: datetime | None = None,
         cursor: str | None = None,
         limit: int = PAGE,
     ) -> LetterPage:
-        """Dead letters of a consumer that exist for a user, oldest first.
+        """Dead letters of a consumer that exist for a user, oldest first; with `before`, those that were dead then.
 
         Raises:
             Refused: the user may not, or the store keeps none.
@@ -86,9 +88,12 @@ class EventActions(ActionsBase):
         self.demand(user, Permission.LIST)
         self._demand_store(Capability.LETTERS, "dead letters")
         most, place = max(1, min(limit, MOST)), _read_place(cursor)
+        before_us = None if before is None else _to_micros(before)
         found: list[StoredLetter] = []
         for one in self.scopes_asked(user, scope):
-            query = LetterQuery(consumer=consumer, reason=reason, type=type, subject=subject, scope=one)
+            query = LetterQuery(
+                consumer=consumer, reason=reason, type=type, subject=subject, scope=one, before_us=before_us
+            )
             page = await self.perform(_ask(ScanLetters(query, place, most + 1)))
             found += page.letters
         found.sort(key=lambda letter: (letter.first_us, letter.id))
@@ -268,6 +273,12 @@ def _letter_name(text: str) -> LetterName:
 
 def _ask(operation: Any) -> Flow[Any]:
     return (yield from ask(operation))
+
+
+def _to_micros(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise Invalid("A moment needs its time zone, such as Z; nothing was done.", because="before")
+    return round(moment.timestamp() * 1_000_000)
 
 
 def _read_place(text: str | None) -> tuple[int, bytes] | None:

@@ -35,6 +35,7 @@ from semel.core.record import (
 )
 from semel.engine.admin import (
     check_reach,
+    check_value,
     count,
     is_reopenable,
     not_erasable,
@@ -199,6 +200,8 @@ class RecordActions(ActionsBase):
             _check_fence(record, fence)
             if record.settled and not correct:
                 raise not_resolvable(record)
+            if isinstance(resolution, Happened):
+                self._check_value(record, resolution)
             try:
                 return await self._decide(
                     record, resolution, reason=reason, by=user.name, correct=correct, force=force, fence=fence
@@ -213,6 +216,12 @@ class RecordActions(ActionsBase):
 
         detail = {"resolution": type(resolution).__name__, "force": force, "correct": correct}
         return await self.change_record(user, permission, record, decide, reason=reason, detail=detail)
+
+    def _check_value(self, record: Record, stated: Happened) -> None:
+        try:
+            check_value(stated.value, engine_of(self.semel).known.get(record.key.operation))
+        except UsageError as error:
+            raise Invalid(error.message, because="value") from error
 
     async def _decide(self, record: Record, resolution: Resolution, **how: Any) -> Record:
         """Resolve a record as it was seen: the store itself compares the fence."""

@@ -70,6 +70,7 @@ class ListLetters(Query, frozen=True, kw_only=True):
     type: str | None = None
     subject: str | None = None
     scope: str | None = None
+    before: datetime | None = None
     cursor: str | None = None
     limit: int = 50
 
@@ -181,11 +182,15 @@ class RetryBatch(OnScope, frozen=True, kw_only=True):
 
 
 class Bulk(Reason, frozen=True, kw_only=True):
-    """An action on all that match. With `dry_run` it is only counted. The same `id` is the same bulk action."""
+    """An action on all that match. With `dry_run` it is only counted. The same `id` is the same bulk action.
+
+    `error` is for `fail`, `value` for `resolve`.
+    """
 
     records: Filter | None = None
     letters: LetterFilter | None = None
     error: str = ""
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     rate: float | None = None
     id: str | None = None
     dry_run: bool = False

@@ -273,6 +273,7 @@ def call_bulk(action: str) -> Callable[[Call], Awaitable[Any]]:
             records=None if body.records is None else body.records.to_filter(),
             letters=body.letters,
             error=body.error,
+            value=None if body.value is msgspec.UNSET else _value_of(body.value),
             rate=body.rate,
             id=body.id,
         )

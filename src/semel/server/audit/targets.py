@@ -14,6 +14,16 @@ def letter_target(letter: StoredLetter) -> str:
     return f"letter:{letter.consumer}:{letter.id.hex()[:_DIGITS]}"
 
 
+def batch_target(batch: str) -> str:
+    """A batch, by its id."""
+    return f"batch:{batch}"
+
+
+def bulk_target(bulk: str) -> str:
+    """A bulk action, by its id."""
+    return f"bulk:{bulk}"
+
+
 def parked_target(stream: str, position: int | None) -> str:
     """A parked event of a stream; None: all of them."""
     return f"parked:{stream}:{'all' if position is None else position}"

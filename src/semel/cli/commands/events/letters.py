@@ -19,6 +19,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from semel.cli.commands.bulk_action import DryRun, Id, Rate, carry_out
 from semel.cli.confirm import Actor, Yes, async_recorded, check_reason, login, recorded
 from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
@@ -27,6 +28,7 @@ from semel.cli.store_option import Url, load_object, open_engine
 from semel.cli.timefmt import moment, now
 from semel.core.events.letters import REASONS, LetterPage, LetterQuery, ScanLetters, StoredLetter
 from semel.core.flow import Flow, ask
+from semel.core.store import Capability
 from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import engine_of
 from semel.events import Consumer, DeadLetter, Disposition
@@ -57,6 +59,14 @@ class _Decision(NamedTuple):
 
     who: str
     reason: str
+
+
+class _Choice(NamedTuple):
+    """Which letters, how many in a second, and how the bulk action is called."""
+
+    wanted: LetterFilter
+    rate: float | None
+    id: str | None
 
 
 class LetterFilter(TypedDict):
@@ -107,25 +117,38 @@ def redrive(
     type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
     subject: Subject = None,
     before: Before = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many in a second.")] = None,
-    because: Annotated[str, typer.Option(help="Why; kept in the audit chain.", show_default=False)] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    rate: Rate = None,
+    id_: Id = None,
+    because: Annotated[
+        str, typer.Option(help="Why; kept in the audit chain. All that match need one.", show_default=False)
+    ] = "",
+    dry_run: DryRun = False,
     by: Actor = None,
     yes: Yes = False,
 ) -> None:
-    """Hand dead letters to their consumer again: one, or all that match.
+    """Hand dead letters to their consumer again: one, or all that match, the oldest first.
 
-    Never through the broker: no other consumer sees the events again. The exit code is 1 if some failed again.
+    Never through the broker: no other consumer sees the events again. All that match are a bulk action, which the same
+    command with the same --id goes on with after a kill. The exit code is 1 if some failed again.
     """
     consumer = load_consumer(path)
     wanted = _filter_of(reason, type_, subject, before)
-    if letter is not None and any(value is not None for value in (*wanted.values(), rate)):
+    if letter is not None and any(value is not None for value in (*wanted.values(), rate, id_)):
         raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
-    if dry_run:
+    if letter is None and not dry_run and not because.strip():
+        raise usage_error("--because is empty; nothing was done. Say why all that match are handed over.")
+    is_bulk = letter is None and _keeps_bulk_actions(consumer)
+    if id_ is not None and not is_bulk:
+        raise usage_error("This store keeps no batches, so --id names nothing; nothing was done.")
+    if dry_run and not is_bulk:
         console().print(f"{len(asyncio.run(_ids(consumer, letter, wanted)))} would be handed over")
         return
     decision = _Decision(by or login(), because)
-    failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, decision=decision))
+    if is_bulk:
+        choice = _Choice(wanted, rate, id_)
+        failed = asyncio.run(_redrive_all(consumer, choice, decision, dry_run=dry_run, yes=yes))
+    else:
+        failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, decision=decision))
     if failed:
         raise typer.Exit(OTHER)
 
@@ -204,6 +227,30 @@ def _find(letter: str, ids: list[str]) -> str:
         what = "no" if not found else "more than one"
         raise usage_error(f"There is {what} dead letter that begins with {letter}; nothing was done.")
     return found[0]
+
+
+def _keeps_bulk_actions(consumer: Consumer[Any]) -> bool:
+    """Whether its store keeps batches, and the audit chain that bulk actions write."""
+    return bool({Capability.BATCH, Capability.AUDIT} <= engine_of(consumer.semel).store.capabilities)
+
+
+async def _redrive_all(
+    consumer: Consumer[Any], choice: _Choice, decision: _Decision, *, dry_run: bool, yes: bool
+) -> int:
+    """Redrive all that match as a bulk action, one after the other; answers how many failed again."""
+    from semel.server import bulk  # it imports all about batches
+    from semel.server.actions import make_actions
+
+    actions = make_actions(consumer.semel, consumers=[consumer])
+    asked = bulk.BulkRequest(
+        action="redrive",
+        reason=decision.reason if decision.reason.strip() else "a dry run",
+        letters=bulk.LetterFilter(consumer.name, **choice.wanted),
+        rate=choice.rate,
+        id=choice.id,
+    )
+    async with actions.semel:
+        return await carry_out(bulk.BulkActions(actions, concurrency=1), decision.who, asked, dry_run=dry_run, yes=yes)
 
 
 async def _redrive(

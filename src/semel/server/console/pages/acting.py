@@ -7,11 +7,8 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -20,7 +17,7 @@ from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record
 from semel.server.access import Permission
 from semel.server.console.deeds import DEEDS, Deed, fitting_deeds, is_live, why_not
 from semel.server.console.pages.bulk import ask_for_all
-from semel.server.console.pages.forms import MOST, Given, check_form, read_form, read_number
+from semel.server.console.pages.forms import MOST, Given, check_form, read_form, read_number, read_value
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Forbidden, Invalid, Refused
 
@@ -81,7 +78,7 @@ def why_none(view: View, record: Record) -> str:
 
 def bulk_choices(view: View) -> list[tuple[str, str]]:
     """What this user can do to many records together."""
-    names = ("release", "cancel", "fail", "reopen", "erase")
+    names = ("happened", "release", "cancel", "fail", "reopen", "erase")
     return [(name, DEEDS[name].words) for name in names if view.may(DEEDS[name].permission)]
 
 
@@ -242,7 +239,7 @@ def _record_worker(view: View, plan: Plan, given: Given, reason: str) -> Callabl
 def _stated(deed: Deed, given: Given) -> Any:
     match deed.name:
         case "happened" | "correct":
-            return Happened(_value(given.first("value")))
+            return Happened(read_value(given.first("value")))
         case "cancel":
             return Cancelled()
         case "fail":
@@ -252,40 +249,6 @@ def _stated(deed: Deed, given: Given) -> Any:
             return Failed(error)
         case _:
             return DidNotHappen()
-
-
-def _value(text: str) -> Any:
-    """The value that was stated, as JSON; nothing is None."""
-    if not text.strip():
-        return None
-    try:
-        return json.loads(text, parse_float=_read_fraction, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as problem:
-        why = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
-        raise Invalid(
-            f'The value is no JSON ({why}); nothing was changed. A text stands in quotation marks: "paid".',
-            because="value",
-        ) from None
-
-
-def _read_fraction(text: str) -> float:
-    """A fraction that is kept as it was typed.
-
-    Raises:
-        Invalid: duplicates would be given another number.
-    """
-    found = float(text)
-    if not math.isfinite(found) or Decimal(repr(found)) != Decimal(text):
-        raise Invalid(
-            f"The number {text[:40]} would not be kept exactly; nothing was changed. State it as a text, in quotation "
-            f"marks.",
-            because="value",
-        )
-    return found
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
 
 
 def _other_worker(view: View, plan: Plan, reason: str) -> Callable[[Target], Awaitable[str]]:

@@ -17,7 +17,7 @@ from semel.core.events.letters import REASONS
 from semel.server.bulk import PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
 from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
-from semel.server.console.pages.forms import Given, check_form, read_form
+from semel.server.console.pages.forms import Given, check_form, read_form, read_value
 from semel.server.console.rendering import share
 from semel.server.console.search import SearchForm, read_moment
 from semel.server.console.view import View, query_text
@@ -26,6 +26,10 @@ from semel.server.refusals import Invalid, Refused
 _LOOK: Final = "a look at what would happen"
 _CHANGES: Final = {"pause": "Pause", "resume": "Resume", "cancel": "Cancel"}
 _REFUSALS: Final = 50
+_ACTIONS: Final[dict[str, BulkAction]] = {"happened": "resolve"}
+"""How a bulk action is called whose deed has another name here."""
+_DEEDS: Final = {action: DEEDS[name] for name, action in _ACTIONS.items()}
+_TYPED: Final = ("reason", "error", "value", "rate")
 
 
 async def ask_for_all(view: View) -> Response:
@@ -48,7 +52,7 @@ def _with_fixed_moments(view: View, pairs: list[tuple[str, str]]) -> Given:
 
 
 async def _ask(view: View, given: Given, deed: Deed, asked: BulkRequest, back: str, *, problem: str) -> Response:
-    preview = await view.site.bulk.preview(view.user, replace(asked, error="stated later" if deed.asks_for else ""))
+    preview = await view.site.bulk.preview(view.user, _stated_later(deed, asked))
     return view.page(
         "bulk_ask.html",
         here="",
@@ -57,10 +61,15 @@ async def _ask(view: View, given: Given, deed: Deed, asked: BulkRequest, back: s
         preview=preview,
         problem=problem,
         back=back,
-        hidden=[(name, value) for name, value in given.pairs if name not in ("token", "reason", "error", "rate", "id")],
+        hidden=[(name, value) for name, value in given.pairs if name not in ("token", "id", *_TYPED)],
         id=given.first("id") or f"bulk-{secrets.token_hex(8)}",
-        typed={name: given.first(name) for name in ("reason", "error", "rate")},
+        typed={name: given.first(name) for name in _TYPED},
     )
+
+
+def _stated_later(deed: Deed, asked: BulkRequest) -> BulkRequest:
+    """What is asked for, as far as it can be counted before the form is filled in."""
+    return replace(asked, error="stated later" if deed.asks_for == "error" else "")
 
 
 async def begin(view: View) -> Response:
@@ -70,11 +79,15 @@ async def begin(view: View) -> Response:
     deed, asked, back = _request(view, given, given.first("reason"))
     try:
         asked = replace(
-            asked, error=given.first("error"), rate=_rate(given.stripped("rate")), id=given.first("id") or None
+            asked,
+            error=given.first("error"),
+            value=read_value(given.first("value")),
+            rate=_rate(given.stripped("rate")),
+            id=given.first("id") or None,
         )
         begun = await view.site.bulk.start(view.user, asked)
     except Refused as refused:
-        kept = replace(asked, reason=_LOOK, error="", rate=None)
+        kept = replace(asked, reason=_LOOK, error="", value=None, rate=None)
         return await _ask(view, given, deed, kept, back, problem=refused.message)
     view.site.runner.begin(begun.scope, begun.id)
     return view.redirect("/bulk", scope=begun.scope, id=begun.id)
@@ -122,7 +135,7 @@ def _row(progress: BulkProgress) -> dict[str, Any]:
     parts = [("good", progress.done), ("warn", progress.refused), ("bad", status.failed), ("warn", status.in_doubt)]
     return {
         "progress": progress,
-        "deed": DEEDS[progress.metadata.action],
+        "deed": _DEEDS.get(progress.metadata.action) or DEEDS[progress.metadata.action],
         "status": status,
         "bars": meter(parts, status.total),
         "share": share(status.total - status.remaining, status.total),
@@ -138,9 +151,9 @@ def _request(view: View, given: Given, reason: str) -> tuple[Deed, BulkRequest, 
         Refused: it cannot be done to many, or the search asks for everything.
     """
     deed = DEEDS.get(given.first("do"))
-    if deed is None or deed.name not in PERMISSIONS:
+    action = None if deed is None else _ACTIONS.get(deed.name, cast("BulkAction", deed.name))
+    if deed is None or action not in PERMISSIONS:
         raise Invalid("This cannot be done to all that match; nothing was changed.", because="do")
-    action = cast("BulkAction", deed.name)
     if deed.kind == "letter":
         return deed, *_letters(given, action, reason)
     form = SearchForm.of(dict(given.pairs))

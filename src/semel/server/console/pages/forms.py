@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
-from typing import Final
+from decimal import Decimal
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from semel.server.api.protection import read_bounded
@@ -51,6 +54,44 @@ def read_number(text: str, because: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
         raise Invalid("A position is a number; nothing was done.", because=because)
     return int(text)
+
+
+def read_value(text: str) -> Any:
+    """The value that was stated, as JSON; nothing is None.
+
+    Raises:
+        Invalid: it is no JSON.
+    """
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text, parse_float=_read_fraction, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as problem:
+        why = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
+        raise Invalid(
+            f'The value is no JSON ({why}); nothing was changed. A text stands in quotation marks: "paid".',
+            because="value",
+        ) from None
+
+
+def _read_fraction(text: str) -> float:
+    """A fraction that is kept as it was typed.
+
+    Raises:
+        Invalid: duplicates would be given another number.
+    """
+    found = float(text)
+    if not math.isfinite(found) or Decimal(repr(found)) != Decimal(text):
+        raise Invalid(
+            f"The number {text[:40]} would not be kept exactly; nothing was changed. State it as a text, in quotation "
+            f"marks.",
+            because="value",
+        )
+    return found
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number")
 
 
 async def read_form(view: View) -> Given:
