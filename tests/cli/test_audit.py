@@ -80,7 +80,7 @@ def test_decisions_about_batches_leave_entries(database: Database, call: Run) ->
     assert call("batch", "resume", "b-1", database.url, "--by", "jane").returncode == 0
     assert call("batch", "cancel", "b-1", database.url, "--reason", "no", "--yes").returncode == 0
     told = [(one["action"], one["target"]) for one in entries(call, database) if one["phase"] == "begun"]
-    assert told == [("batch cancel", "batch/b-1"), ("batch resume", "batch/b-1"), ("batch pause", "batch/b-1")]
+    assert told == [("batch cancel", "batch:b-1"), ("batch resume", "batch:b-1"), ("batch pause", "batch:b-1")]
 
 
 def test_entries_are_filtered_and_shown(database: Database, call: Run) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from semel import AsyncSemel, Policy
 from semel.batch import Batches
+from semel.batch.batches import Batch
 from semel.core.batch.operations import BeginRun
 from semel.core.events.letters import Letter, PutLetter, letter_id
 from semel.core.flow import Flow, ask
@@ -23,7 +24,7 @@ from semel.server.access import User
 from semel.server.attention import AttentionFinder, Needs, needs_of
 from semel.server.engines import perform
 from semel.stores.sqlite import SqliteStore
-from tests.server.desk import RECONCILED, RERUN, VIEWER, Desk
+from tests.server.desk import ADMIN, OPERATOR, RECONCILED, RERUN, VIEWER, Desk
 
 pytestmark = pytest.mark.anyio
 
@@ -172,16 +173,57 @@ async def test_dead_letters_are_counted_by_consumer(desk: Desk) -> None:
 
 
 async def test_a_paused_batch_needs_a_person(desk: Desk) -> None:
+    batch = await start_batch(desk)
+    await batch.pause("the bank is closed")
+    (need,) = (await look(desk)).needs
+    assert (need.kind, need.operation, need.target, need.scope) == ("paused_batch", "pay", "payroll", "acme")
+    assert need.why == "the bank is closed"
+
+
+async def start_batch(desk: Desk) -> Batch[AsyncSemel]:
+    """A batch that runs, of which nothing has ended."""
     batch = await Batches(desk.semel, "acme").start("payroll", [{"id": "a"}], operation="pay", item_id="id")
 
     def begin() -> Flow[object]:
         return (yield from ask(BeginRun(batch._batch.number, 10)))
 
     await perform(desk.semel, begin())
+    return batch
+
+
+async def test_who_paused_a_batch_is_told_to_those_who_may_read_the_chain(desk: Desk) -> None:
+    await start_batch(desk)
+    await desk.actions.pause_batch(OPERATOR, "acme", "payroll", reason=" the bank is closed ")
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == OPERATOR.name
+    (need,) = (await needs_of(desk.actions, VIEWER)).needs
+    assert need.paused_by == ""
+
+
+async def test_who_paused_a_batch_at_the_command_line_is_told(desk: Desk) -> None:
+    batch = await start_batch(desk)
+    pause = {"scope": "acme", "actor": "root@host", "action": "batch pause", "target": "batch:payroll"}
+    async with desk.audit.record(**pause, reason="the bank is closed"):
+        await batch.pause("the bank is closed")
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == "root@host"
+
+
+async def test_nobody_is_named_for_a_pause_that_is_not_in_the_chain(desk: Desk) -> None:
+    batch = await start_batch(desk)
+    await desk.actions.pause_batch(OPERATOR, "acme", "payroll", reason="the bank is closed")
+    await desk.actions.resume_batch(OPERATOR, "acme", "payroll", reason="it is open")
     await batch.pause("the bank is closed")
-    (need,) = (await look(desk)).needs
-    assert (need.kind, need.operation, need.target, need.scope) == ("paused_batch", "pay", "payroll", "acme")
-    assert need.why == "the bank is closed"
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == ""
+
+
+async def test_who_paused_is_told_after_items_were_retried(desk: Desk) -> None:
+    await start_batch(desk)
+    await desk.actions.pause_batch(OPERATOR, "acme", "payroll", reason="the bank is closed")
+    await desk.actions.retry_batch(ADMIN, "acme", "payroll", "failed", reason="try them")
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == OPERATOR.name
 
 
 async def test_a_user_is_shown_what_is_in_their_scopes_alone(desk: Desk) -> None:

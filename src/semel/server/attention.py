@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
@@ -69,6 +69,7 @@ class Need:
         holder: the process that had the oldest one, where it is known.
         suggestion: what to do.
         cause: for dead letters, the reason that they have in common; empty for everything else.
+        paused_by: for a paused batch, who paused the oldest one, where it is known and may be told.
     """
 
     kind: Kind
@@ -83,6 +84,7 @@ class Need:
     holder: Holder | None
     suggestion: str
     cause: str = ""
+    paused_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +339,16 @@ async def needs_of(actions: Actions, user: User, kinds: Collection[Kind] = KINDS
     """
     actions.demand(user, Permission.LIST)
     finder = AttentionFinder(actions.semel, most=MOST_ON_A_PAGE)
-    return await actions.told(finder.look(user.scopes, kinds=kinds))
+    found: Needs = await actions.told(finder.look(user.scopes, kinds=kinds))
+    return replace(
+        found, needs=tuple(await asyncio.gather(*(_with_who_paused(actions, user, one) for one in found.needs)))
+    )
+
+
+async def _with_who_paused(actions: Actions, user: User, need: Need) -> Need:
+    if need.kind != "paused_batch":
+        return need
+    return replace(need, paused_by=await actions.find_who_paused(user, need.scope, need.target, reason=need.why))
 
 
 @dataclass(slots=True)

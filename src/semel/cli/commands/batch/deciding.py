@@ -94,8 +94,10 @@ def _recorded(
     batch: Batch[Semel], action: str, by: str | None, scope: str | None, reason: str = ""
 ) -> AbstractContextManager[object]:
     """Around what is decided: two entries of the audit chain."""
-    who = by or login()
-    return recorded(batch.semel, action=action, target=f"batch/{batch.id}", who=who, scope=scope or "", reason=reason)
+    from semel.server.audit.targets import batch_target
+
+    who, target = by or login(), batch_target(batch.id)
+    return recorded(batch.semel, action=action, target=target, who=who, scope=scope or "", reason=reason)
 
 
 def _ask(status: BatchStatus, question: str) -> None:
