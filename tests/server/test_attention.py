@@ -202,8 +202,10 @@ async def test_who_paused_a_batch_is_told_to_those_who_may_read_the_chain(desk: 
 
 async def test_who_paused_a_batch_at_the_command_line_is_told(desk: Desk) -> None:
     batch = await start_batch(desk)
-    pause = {"scope": "acme", "actor": "root@host", "action": "batch pause", "target": "batch:payroll"}
-    async with desk.audit.record(**pause, reason="the bank is closed"):
+    written = desk.audit.record(
+        scope="acme", actor="root@host", action="batch pause", target="batch:payroll", reason="the bank is closed"
+    )
+    async with written:
         await batch.pause("the bank is closed")
     (need,) = (await needs_of(desk.actions, ADMIN)).needs
     assert need.paused_by == "root@host"
