@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from semel import AsyncSemel
+from semel import AsyncSemel, Policy
 from semel.batch import Batches
+from semel.batch.batches import Batch
 from semel.core.batch.operations import BeginRun
 from semel.core.events.letters import Letter, PutLetter, letter_id
 from semel.core.flow import Flow, ask
-from semel.core.operations import RegisterWorker
+from semel.core.operations import Operation, ReadHistory, RegisterWorker
+from semel.core.record import PROCESS_BYTES
+from semel.core.store import Plan
 from semel.engine.engine import engine_of, this_worker
 from semel.server.access import User
 from semel.server.attention import AttentionFinder, Needs, needs_of
 from semel.server.engines import perform
-from tests.server.desk import RECONCILED, RERUN, VIEWER, Desk
+from semel.stores.sqlite import SqliteStore
+from tests.server.desk import ADMIN, OPERATOR, RECONCILED, RERUN, VIEWER, Desk
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +76,58 @@ async def test_a_held_doubt_needs_a_person_at_once_and_says_who_had_it(desk: Des
     assert "resolve" in need.suggestion
 
 
+async def test_the_holders_of_many_operations_are_asked_for_together(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    for number in range(6):
+        async with AsyncSemel(path) as semel:
+            await leave_in_doubt(semel, f"ship-{number}")
+            await leave_in_doubt(semel, f"bill-{number}")
+    with closing(sqlite3.connect(path)) as rows, rows:
+        rows.execute("DELETE FROM semel_worker")
+        for number in range(6):
+            process = number.to_bytes(PROCESS_BYTES, "big")
+            rows.execute(
+                "UPDATE semel_record SET nonce = CAST(? || substr(nonce, 7) AS BLOB) WHERE operation IN (?, ?)",
+                (process, f"ship-{number}", f"bill-{number}"),
+            )
+            if number:
+                row = (process, f"host-{number}", 100 + number, "1.0", 0, 0)
+                rows.execute("INSERT INTO semel_worker VALUES (?, ?, ?, ?, ?, ?)", row)
+    store = CountingStore(path)
+    async with AsyncSemel(store) as semel:
+        needs = (await AttentionFinder(semel).look()).needs
+    hosts = {need.operation: need.holder.host if need.holder else None for need in needs}
+    assert hosts == {
+        f"{name}-{number}": f"host-{number}" if number else None for number in range(6) for name in ("ship", "bill")
+    }
+    assert sum(store.histories) == 6
+    assert len(store.histories) <= 2
+
+
+class CountingStore(SqliteStore):
+    """Notes how many histories it is asked for at a time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.histories: list[int] = []
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands."""
+        if isinstance(operations[0], ReadHistory):
+            self.histories.append(len(operations))
+        return super().plan(operations, joined=joined)
+
+
+async def leave_in_doubt(semel: AsyncSemel, operation: str) -> None:
+    """Have an operation end without a known outcome."""
+
+    async def fail() -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await semel.run("k", fail, operation=operation, fingerprint=None, policy=Policy(in_doubt="hold"))
+
+
 async def test_a_doubt_to_be_reconciled_needs_one_once_its_hook_could_not_tell(desk: Desk) -> None:
     await desk.running(policy=RECONCILED)
     desk.clock.advance(3600)
@@ -113,16 +173,59 @@ async def test_dead_letters_are_counted_by_consumer(desk: Desk) -> None:
 
 
 async def test_a_paused_batch_needs_a_person(desk: Desk) -> None:
+    batch = await start_batch(desk)
+    await batch.pause("the bank is closed")
+    (need,) = (await look(desk)).needs
+    assert (need.kind, need.operation, need.target, need.scope) == ("paused_batch", "pay", "payroll", "acme")
+    assert need.why == "the bank is closed"
+
+
+async def start_batch(desk: Desk) -> Batch[AsyncSemel]:
+    """A batch that runs, of which nothing has ended."""
     batch = await Batches(desk.semel, "acme").start("payroll", [{"id": "a"}], operation="pay", item_id="id")
 
     def begin() -> Flow[object]:
         return (yield from ask(BeginRun(batch._batch.number, 10)))
 
     await perform(desk.semel, begin())
+    return batch
+
+
+async def test_who_paused_a_batch_is_told_to_those_who_may_read_the_chain(desk: Desk) -> None:
+    await start_batch(desk)
+    await desk.actions.pause_batch(OPERATOR, "acme", "payroll", reason=" the bank is closed ")
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == OPERATOR.name
+    (need,) = (await needs_of(desk.actions, VIEWER)).needs
+    assert need.paused_by == ""
+
+
+async def test_who_paused_a_batch_at_the_command_line_is_told(desk: Desk) -> None:
+    batch = await start_batch(desk)
+    written = desk.audit.record(
+        scope="acme", actor="root@host", action="batch pause", target="batch:payroll", reason="the bank is closed"
+    )
+    async with written:
+        await batch.pause("the bank is closed")
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == "root@host"
+
+
+async def test_nobody_is_named_for_a_pause_that_is_not_in_the_chain(desk: Desk) -> None:
+    batch = await start_batch(desk)
+    await desk.actions.pause_batch(OPERATOR, "acme", "payroll", reason="the bank is closed")
+    await desk.actions.resume_batch(OPERATOR, "acme", "payroll", reason="it is open")
     await batch.pause("the bank is closed")
-    (need,) = (await look(desk)).needs
-    assert (need.kind, need.operation, need.target, need.scope) == ("paused_batch", "pay", "payroll", "acme")
-    assert need.why == "the bank is closed"
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == ""
+
+
+async def test_who_paused_is_told_after_items_were_retried(desk: Desk) -> None:
+    await start_batch(desk)
+    await desk.actions.pause_batch(OPERATOR, "acme", "payroll", reason="the bank is closed")
+    await desk.actions.retry_batch(ADMIN, "acme", "payroll", "failed", reason="try them")
+    (need,) = (await needs_of(desk.actions, ADMIN)).needs
+    assert need.paused_by == OPERATOR.name
 
 
 async def test_a_user_is_shown_what_is_in_their_scopes_alone(desk: Desk) -> None:

@@ -746,7 +746,7 @@ def show_history(entries: Iterable[Entry], workers: Mapping[bytes, Worker]) -> t
             number=entry.number,
             started=instant(entry.started_us),
             ended=None if entry.ended_us is None else instant(entry.ended_us),
-            holder=None if entry.nonce is None else _holder_of(workers.get(entry.nonce[:PROCESS_BYTES])),
+            holder=None if entry.nonce is None else holder_from_worker(workers.get(entry.nonce[:PROCESS_BYTES])),
             ending=entry.ending,
             error=entry.error,
         )
@@ -754,7 +754,8 @@ def show_history(entries: Iterable[Entry], workers: Mapping[bytes, Worker]) -> t
     )
 
 
-def _holder_of(worker: Worker | None) -> Holder | None:
+def holder_from_worker(worker: Worker | None) -> Holder | None:
+    """A process as people see it; None where it is not known."""
     if worker is None:
         return None
     return Holder(worker.host, worker.pid, worker.version, instant(worker.started_us))

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
@@ -20,13 +21,19 @@ from semel.core.batch.values import StoredBatch
 from semel.core.events.letters import LetterQuery, ScanLetters, StoredLetter
 from semel.core.events.outbox import MeasureLag, ParkedEvent, ScanParked
 from semel.core.flow import Flow, ask
-from semel.core.operations import Query, Read, Scan
+from semel.core.operations import Query, Read, ReadHistory, Scan
 from semel.core.policy import Doubt
-from semel.core.record import Holder, Status, StoredRecord, instant, times_unknown
+from semel.core.record import (
+    PROCESS_BYTES,
+    Holder,
+    Status,
+    StoredRecord,
+    holder_from_worker,
+    instant,
+    times_unknown,
+)
 from semel.core.store import Capability
-from semel.engine.admin import history
 from semel.engine.engine import engine_of
-from semel.errors import RecordNotFound
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.engines import perform
@@ -62,6 +69,7 @@ class Need:
         holder: the process that had the oldest one, where it is known.
         suggestion: what to do.
         cause: for dead letters, the reason that they have in common; empty for everything else.
+        paused_by: for a paused batch, who paused the oldest one, where it is known and may be told.
     """
 
     kind: Kind
@@ -76,6 +84,7 @@ class Need:
     holder: Holder | None
     suggestion: str
     cause: str = ""
+    paused_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +173,7 @@ class AttentionFinder:
                 if record.in_doubt_policy == "reconcile" and not self._has_hook(record.key.operation):
                     without_hook.add(record.key.operation)
         cut += ["in_doubt"] * groups.is_cut
+        holders = await self._find_holders([group.oldest for group in groups.found.values()])
         needs = []
         for (operation, policy), group in groups.found.items():
             oldest = group.oldest
@@ -179,7 +189,7 @@ class AttentionFinder:
                     target=oldest.reference,
                     scope=oldest.key.scope,
                     why=why,
-                    holder=await self._holder(oldest),
+                    holder=holders.get(oldest.nonce[:PROCESS_BYTES]),
                     suggestion=suggestion,
                 )
             )
@@ -299,14 +309,18 @@ class AttentionFinder:
             for operation, group in groups.found.items()
         ]
 
-    async def _holder(self, record: StoredRecord) -> Holder | None:
-        """The process that held a record last."""
-        try:
-            entries = await perform(self._semel, history(record.key))
-        except RecordNotFound:  # it was settled, and has expired, since
-            return None
-        holders = [entry.holder for entry in entries if entry.kind in ("attempt", "taken_over") and entry.holder]
-        return holders[-1] if holders else None
+    async def _find_holders(self, records: Iterable[StoredRecord]) -> dict[bytes, Holder]:
+        """The processes that these records in doubt name in their nonces.
+
+        Of all records of one process one is asked for, and all processes together, so that the lane sends them as one
+        list. What is settled and gone since names nobody.
+        """
+        one_of_each = {record.nonce[:PROCESS_BYTES]: record for record in records}
+        found = await asyncio.gather(
+            *(self._ask(ReadHistory(record.key.digest, record.key.operation)) for record in one_of_each.values())
+        )
+        workers = {worker.process: worker for answer in found for worker in answer.workers}
+        return {process: holder for process in one_of_each if (holder := holder_from_worker(workers.get(process)))}
 
     async def _now_us(self) -> int:
         """The instant of the store, which is what records are dated by."""
@@ -325,7 +339,16 @@ async def needs_of(actions: Actions, user: User, kinds: Collection[Kind] = KINDS
     """
     actions.demand(user, Permission.LIST)
     finder = AttentionFinder(actions.semel, most=MOST_ON_A_PAGE)
-    return await actions.told(finder.look(user.scopes, kinds=kinds))
+    found: Needs = await actions.told(finder.look(user.scopes, kinds=kinds))
+    return replace(
+        found, needs=tuple(await asyncio.gather(*(_with_who_paused(actions, user, one) for one in found.needs)))
+    )
+
+
+async def _with_who_paused(actions: Actions, user: User, need: Need) -> Need:
+    if need.kind != "paused_batch":
+        return need
+    return replace(need, paused_by=await actions.find_who_paused(user, need.scope, need.target, reason=need.why))
 
 
 @dataclass(slots=True)

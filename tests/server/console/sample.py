@@ -37,11 +37,16 @@ HOLD: Final = Policy(in_doubt="hold", keep_for=timedelta(days=7))
 def fill(path: Path, *, records: int = 120) -> None:
     """Make a store with something of everything."""
     with Semel(path) as semel:
-        _run_many(semel, records)
-        _run_special(semel)
-        _keep_letters(semel)
-        _run_batches(semel)
+        fill_store(semel, records=records)
     _spread(path)
+
+
+def fill_store(semel: Semel, *, records: int = 120) -> None:
+    """The same in any store; all of it happens now."""
+    _run_many(semel, records)
+    _run_special(semel)
+    _keep_letters(semel)
+    _run_batches(semel)
 
 
 def _run(semel: Semel, key: str, outcome: Any = None, *, operation: str = "charge", **settings: Any) -> None:

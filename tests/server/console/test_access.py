@@ -390,6 +390,16 @@ def test_a_batch_with_blanks_around_its_id_can_be_decided_about(client: httpx.Cl
     assert batch.status().state == "paused"
 
 
+def test_who_paused_a_batch_is_told_on_its_page(client: httpx.Client, site: Site) -> None:
+    Batches(site.semel, "acme").start("held-up", [{"id": "1"}], operation="pay", item_id="id")
+    form = form_of(client, "operator", "/act?do=pause&scope=acme&batch=held-up")
+    assert client.post("/operator/act", data=form, headers=SAME).status_code == 200
+    place = "/batch?scope=acme&batch=held-up"
+    assert "Paused by olga, " in client.get(f"/admin{place}").text
+    assert "Paused by" not in client.get(f"/viewer{place}").text
+    assert "Paused by olga. " in client.get("/admin/").text
+
+
 def test_batches_follow_each_other_page_by_page_the_newest_first(
     client: httpx.Client, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

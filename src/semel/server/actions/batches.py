@@ -25,6 +25,9 @@ from semel.server.refusals import Invalid, NotPossible
 T = TypeVar("T")
 Retried = Literal["failed", "in_doubt"]
 PAGE: Final = 100
+_ENTRIES: Final = 50
+"""How many entries about a batch are looked through for the one that paused it: retries leave entries too."""
+_STATE_CHANGES: Final = frozenset({"pause", "resume", "cancel"})
 _INTERNAL: Final = "semel:"
 """How the operations of semel's own begin; bulk actions are listed by themselves."""
 
@@ -105,6 +108,26 @@ class BatchActions(ActionsBase):
         self.demand(user, Permission.SHOW)
         found = await self._find_batch(user, scope, batch)
         return await self.told(found.status())
+
+    async def find_who_paused(self, user: User, scope: str, batch: str, *, reason: str | None) -> str:
+        """Who paused a batch with this reason, from the audit chain; empty where that is not known.
+
+        It is known of what was done here or at the command line: the library, and a run that stops by itself, write no
+        entry. Whoever may not read the chain is told nobody.
+        """
+        if self.audit is None or not reason or Permission.AUDIT not in user.permissions or not user.reaches(scope):
+            return ""
+        found = self.audit.entries(scope=scope, target=batch_target(batch), limit=_ENTRIES)
+
+        async def read() -> str:
+            async for entry in found:
+                # The command line has what was done in the name of the action: `batch pause`.
+                what = entry.detail.get("what") or entry.action.removeprefix(f"{Permission.BATCH} ")
+                if entry.phase == "begun" and what in _STATE_CHANGES:
+                    return entry.actor if what == "pause" and entry.reason == reason.strip() else ""
+            return ""
+
+        return await self.told(read())
 
     async def pause_batch(self, user: User, scope: str, batch: str, *, reason: str) -> BatchStatus:
         """Let running items end, and begin no others."""

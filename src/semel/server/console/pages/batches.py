@@ -86,11 +86,13 @@ async def show_batch(view: View) -> Response:
     )
     last = str(items[ITEMS - 1].position) if len(items) > ITEMS else ""
     place = {"scope": scope, "batch": name}
+    is_paused = status.state == "paused"
     return view.page(
         "batch.html",
         here="/batches",
         row=row,
         status=status,
+        paused_by=await view.actions.find_who_paused(view.user, scope, name, reason=status.reason) if is_paused else "",
         metadata="" if status.metadata is None else repr(status.metadata)[:2000],
         choices=[deed for deed in deeds if view.may(deed.permission)],
         legend=[(tone, name.replace("_", " ")) for name, tone in _TONES],
