@@ -27,8 +27,3 @@ def bulk_target(bulk: str) -> str:
 def parked_target(stream: str, position: int | None) -> str:
     """A parked event of a stream; None: all of them."""
     return f"parked:{stream}:{'all' if position is None else position}"
-
-
-def batch_target(batch: str) -> str:
-    """A batch."""
-    return f"batch:{batch}"
