@@ -199,11 +199,30 @@ class TestOnRedisAlone:
         assert [one["name"] for one in members] == [b"of-somebody-else"]
 
     async def test_a_server_that_knows_identities_leaves_out_an_event_that_it_has(self, bench: RedisBench) -> None:
-        if not await adapter._can_deduplicate(bench.client):
+        if await adapter.read_version(bench.client) < (8, 6):
             pytest.skip("XADD … IDMP came with Redis 8.6; SEMEL_TEST_REDIS_URL names another server")
         await publish(bench, an_event(1), an_event(2))
         await publish(bench, an_event(1), an_event(1, source="/facilities/8"))
         assert await bench.client.xlen(bench.name) == 3
+
+    async def test_what_a_group_has_not_acknowledged_outlasts_the_limit_of_a_stream(self, bench: RedisBench) -> None:
+        can_keep = await adapter.read_version(bench.client) >= (8, 2)
+        await bench.client.xgroup_create(bench.name, "billing", id="0", mkstream=True)
+        await bench.client.xgroup_create(bench.name, "audit", id="0")
+        events = [an_event(number) for number in range(300)]  # more than one node of a stream holds
+        async with adapter.publisher(bench.url, stream=bench.name, max_length=1, keep_unread=True) as publisher:
+            assert await publisher.publish(events) == [None] * 300
+            ((_, entries),) = await bench.client.xreadgroup("billing", "one", {bench.name: ">"})
+            await bench.client.xack(bench.name, "billing", *[id_ for id_, _ in entries])
+            assert await publisher.publish([an_event(300)]) == [None]
+            assert await bench.client.xlen(bench.name) == 301, "the other group has read nothing"
+            ((_, entries),) = await bench.client.xreadgroup("audit", "one", {bench.name: ">"}, count=300)
+            assert await publisher.publish([an_event(301)]) == [None]
+            assert await bench.client.xlen(bench.name) == 302, "the other group has acknowledged nothing"
+            await bench.client.xack(bench.name, "audit", *[id_ for id_, _ in entries])
+            assert await publisher.publish([an_event(302)]) == [None]
+        left = await bench.client.xlen(bench.name)
+        assert 3 <= left < 200 if can_keep else left == 303
 
     async def test_a_member_that_ends_leaves_no_trace(self, bench: RedisBench) -> None:
         async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):

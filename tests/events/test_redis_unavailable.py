@@ -111,7 +111,7 @@ class TestWhileRedisTakesNoWrites:
     async def test_a_publisher_says_that_the_server_cannot_be_used(self, url: str, outage: str) -> None:
         say(url, OUTAGES[outage][0])
         async with publisher(url) as events:
-            events._is_deduplicating = False
+            events._version = (7, 0)
             with pytest.raises(ConnectionError, match="publish"):
                 await events.publish([an_event(1)])
 

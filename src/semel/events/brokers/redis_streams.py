@@ -59,6 +59,7 @@ _BODY: Final = b"data"
 _BLOCK_MS: Final = 2000
 _GONE_AFTER_MS: Final = 3_600_000
 _GROUP_IS_GONE: Final = ("NOGROUP", "UNBLOCKED")
+_KEEPS_UNREAD_FROM: Final = (8, 2)
 _DEDUPLICATES_FROM: Final = (8, 6)
 _PRODUCER: Final = "semel"
 """One for all relays: the identity names its event among all others."""
@@ -353,6 +354,7 @@ def publisher(
     *,
     stream: str | Callable[[Event], str],
     max_length: int | None = None,
+    keep_unread: bool = False,
     confirm_within: Duration = 30.0,
     **options: Any,
 ) -> RedisPublisher:
@@ -362,11 +364,21 @@ def publisher(
         url: of the server.
         stream: a name, or a callable that makes one of an event. A stream that is not there is made.
         max_length: about how many entries a stream keeps; older ones are dropped, whether or not somebody read them.
+        keep_unread: drop only what every group of the stream has acknowledged (from Redis 8.2 on; older servers, and
+            Valkey, then drop nothing).
         confirm_within: how long to wait for the server.
         options: of `redis.asyncio.Redis.from_url`.
+
+    Raises:
+        UsageError: `keep_unread` is set without `max_length`.
     """
+    if keep_unread and max_length is None:
+        raise UsageError(
+            "keep_unread=True says which entries may be dropped, and without max_length= none are; nothing was sent. "
+            "Set max_length=, or leave keep_unread= out."
+        )
     within = to_timedelta("confirm_within", confirm_within, error=UsageError)
-    return RedisPublisher(url, stream, max_length, within, options)
+    return RedisPublisher(url, stream, _Limit(max_length, keep_unread), within, options)
 
 
 class RedisPublisher:
@@ -376,16 +388,16 @@ class RedisPublisher:
         self,
         url: str,
         stream: str | Callable[[Event], str],
-        max_length: int | None,
+        limit: _Limit,
         confirm_within: timedelta,
         options: dict[str, Any],
     ) -> None:
         self._stream = stream
-        self._max_length = max_length
+        self._limit = limit
         self._confirm_within = confirm_within.total_seconds()
         self._client = Redis.from_url(url, **options)
-        self._is_deduplicating: bool | None = None
-        """Whether the server leaves out what it has; None as long as it was not asked."""
+        self._version: tuple[int, ...] | None = None
+        """Which release of Redis the server is; None as long as it was not asked."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -409,8 +421,8 @@ class RedisPublisher:
         pipeline = self._client.pipeline(transaction=False)
         try:
             async with asyncio.timeout(self._confirm_within):
-                if self._is_deduplicating is None:
-                    self._is_deduplicating = await _can_deduplicate(self._client)
+                if self._version is None:
+                    self._version = await self._ask_version()
                 for entry in prepared:
                     if not isinstance(entry, Exception):
                         pipeline.execute_command("XADD", *self._arguments(entry))
@@ -426,6 +438,12 @@ class RedisPublisher:
             await _forget_connections(self._client)
             raise
 
+    async def _ask_version(self) -> tuple[int, ...]:
+        version = await read_version(self._client)
+        if self._limit.keep_unread and version < _KEEPS_UNREAD_FROM:
+            log.warning("the server cannot keep what is unread when it drops entries (Redis 8.2 can); none are dropped")
+        return version
+
     def _prepare(self, event: Event) -> _Entry | Exception:
         try:
             name = self._stream(event) if callable(self._stream) else self._stream
@@ -436,12 +454,25 @@ class RedisPublisher:
 
     def _arguments(self, entry: _Entry) -> list[Any]:
         """What XADD is given: how long the stream may be, and the identity, by which the server leaves out a repeat."""
-        arguments: list[Any] = [entry.stream]
-        if self._max_length is not None:
-            arguments += ["MAXLEN", "~", self._max_length]
-        if self._is_deduplicating:
+        version = self._version or ()
+        arguments: list[Any] = [entry.stream, *self._limit.to_arguments(version)]
+        if version >= _DEDUPLICATES_FROM:
             arguments += ["IDMP", _PRODUCER, entry.identity]
         return [*arguments, "*", *chain.from_iterable(entry.fields.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How long a stream may be, and what may be dropped for that."""
+
+    length: int | None
+    keep_unread: bool
+
+    def to_arguments(self, version: tuple[int, ...]) -> list[Any]:
+        """What XADD is given. A server that cannot tell what was read drops nothing rather than what was not."""
+        if self.length is None or (self.keep_unread and version < _KEEPS_UNREAD_FROM):
+            return []
+        return ["MAXLEN", "~", self.length, *(["ACKED"] if self.keep_unread else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,14 +484,18 @@ class _Entry:
     fields: dict[Any, Any]
 
 
-async def _can_deduplicate(client: Redis) -> bool:
-    """Whether the server knows `XADD … IDMP`. Valkey tells a version of Redis, too, and does not."""
+async def read_version(client: Redis) -> tuple[int, ...]:
+    """Which release of Redis a server is, by which its commands are known; empty where it does not tell.
+
+    Valkey tells a version of Redis, too, and is none: it has not what came to Redis after 7.2.
+    """
     try:
         told: Any = await client.info("server")
     except ResponseError:
-        return False  # services that are managed by others do not let it be read
-    version = tuple(int(part) for part in str(told.get("redis_version", "0")).split(".")[:2] if part.isdigit())
-    return "valkey_version" not in told and version >= _DEDUPLICATES_FROM
+        return ()  # services that are managed by others do not let it be read
+    if "valkey_version" in told:
+        return ()
+    return tuple(int(part) for part in str(told.get("redis_version", "")).split(".")[:2] if part.isdigit())
 
 
 def _verdict(answer: Any, stream: str) -> Exception | None:
