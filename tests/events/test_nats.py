@@ -111,6 +111,23 @@ class TestOnNatsAlone:
             async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), nats.url, stream="nowhere"):
                 pass
 
+    async def test_a_greeting_that_is_cut_short_leaves_no_socket_open(self) -> None:
+        is_closed = asyncio.Event()
+
+        async def end_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write_eof()
+            await reader.read()
+            is_closed.set()
+            writer.close()
+
+        async with await asyncio.start_server(end_at_once, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with adapter.publisher(f"nats://127.0.0.1:{port}") as publisher:
+                with pytest.raises(ConnectionError) as caught:
+                    await publisher.publish([an_event()])
+                await asyncio.wait_for(is_closed.wait(), LONG)
+        assert caught.value.__traceback__, "kept, so that no garbage collection closes what it refers to"
+
     async def test_a_handler_that_is_free_gets_a_message_although_nothing_is_taken_ahead(
         self, bench: NatsBench
     ) -> None:

@@ -105,6 +105,9 @@ async def main(url: str, id_: str, where: str, at: int, action: str) -> None:
         consumer = make_consumer(semel, url.removeprefix("sqlite:///"), where, meet)
         bulk = BulkActions(
             Dying(semel, made.audit, consumers=[consumer]),
+            # A kill hits whatever is under way, and an effect outside a transaction may have happened unrecorded: for
+            # it to die before an effect, nothing else may be under way.
+            **({"concurrency": 1} if where == "inside" else {}),
             lease_for=timedelta(seconds=1),
             before_item=lambda _: meet("before"),
         )

@@ -38,7 +38,6 @@ from semel.extras import requires
 from semel.validation import Duration, to_timedelta
 
 with requires("semel.events.brokers.nats", "nats"):
-    import nats
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.errors import BadSubjectError, MaxPayloadError
@@ -131,11 +130,23 @@ async def _connect(url: str | list[str], options: Mapping[str, Any], **callbacks
     first = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.05, "connect_timeout": 5}
     try:
         async with asyncio.timeout(_CONNECT_WITHIN):
-            probe = await nats.connect(url, **{**settings, **options, **first})
+            probe = await _open(url, {**settings, **options, **first})
             await probe.close()
-            return await nats.connect(url, **{**settings, **callbacks, **options})
+            return await _open(url, {**settings, **callbacks, **options})
     except (NatsError, OSError, TimeoutError) as error:
         raise ConnectionError(f"NATS could not be reached ({type(error).__name__}); nothing was sent.") from error
+
+
+async def _open(url: str | list[str], settings: Mapping[str, Any]) -> Client:
+    """Connect; the client leaves the socket of a greeting that was cut short open."""
+    client = Client()
+    try:
+        await client.connect(url, **settings)
+    except BaseException:
+        with suppress(*_LOST):
+            await client.close()
+        raise
+    return client
 
 
 @asynccontextmanager
