@@ -51,6 +51,19 @@ class RedisSite(Site):
         stream = StreamSub(self.bench.name, group="billing", consumer=f"worker-{next(self._members)}", **given)
         return broker.subscriber(stream=stream, **{"max_workers": self._workers, **settings})
 
+    async def stop(self, broker: Any, *, is_lost: bool) -> None:
+        """Stop a broker. FastStream does not wait for the tasks that it cancels, and one may just be connecting."""
+        client = broker._connection
+        reading = [task for subscriber in broker.subscribers for task in subscriber.tasks]
+        try:
+            await super().stop(broker, is_lost=is_lost)
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+            if client is not None:
+                await client.aclose()
+
 
 @pytest.fixture(params=[1, 4], ids=["one-worker", "four-workers"])
 async def site(request: pytest.FixtureRequest, redis_keys: Keys) -> AsyncIterator[RedisSite]:
