@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 PATIENCE = 60.0
-_SPINS = 50
+_SPINS = 4
 _NAP = 0.0005
 _LONGEST_NAP = 0.01
 
@@ -107,8 +107,8 @@ class Gate:
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait until something is so. How long that takes in real time does not matter to any scenario.
 
-    The condition is polled, at first in every turn of the loop, then the more rarely the longer it takes:
-    looking is work too, and a machine that is busy would be kept busy with it.
+    The condition is polled, in the first few turns of the loop, then the more rarely the longer it takes: looking is
+    work too, and it keeps the threads that are waited for from working.
     """
     loop = asyncio.get_running_loop()
     since = loop.time()
