@@ -5,8 +5,8 @@
 - A refusal is an answer: such an item is skipped, and says why. The others go on.
 - It acts for the person who began it, with the roles and scopes they had then, and every item is in the audit chain.
 - It belongs to one scope, or to all of them; that of all is seen by those alone who reach all.
-- The values that were searched for are not kept: they may be personal. The value that `resolve` states is kept with
-  the items, which a sealed store seals, and nowhere else.
+- The values that were searched for are not kept: they may be personal. What is stated for all, the value of `resolve`
+  and the error of `fail`, is kept with the items, which a sealed store seals, and nowhere else.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
     everywhere: bool
     consumer: str = ""
     """Whose letters are redriven, which needs its handlers."""
-    error: str = ""
     rate: float | None = None
     searched_by: tuple[str, ...] = ()
     asked: str = ""
@@ -108,13 +107,14 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
 class BulkItem(msgspec.Struct, frozen=True):
     """One of those that matched: a record with its fence, or a letter with its consumer.
 
-    `value` is what `resolve` states, as JSON.
+    `value` is what `resolve` states, as JSON, and `error` what `fail` does.
     """
 
     target: str
     fence: int | None = None
     consumer: str = ""
     value: str = "null"
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +401,7 @@ class BulkActions:
             async for item in self._letters(user, asked.letters, scope):
                 yield item
             return
-        stated = {"value": _value_text(asked.value)} if asked.action == "resolve" else {}
+        stated = _stated(asked)
         cursor: str | None = None
         while True:
             page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
@@ -462,7 +462,7 @@ class BulkActions:
             return  # carried out by an earlier attempt whose process died before it could say so
         more: dict[str, Any] = {}
         if metadata.action == "fail":
-            more = {"error": metadata.error}
+            more = {"error": data.error}
         elif metadata.action == "resolve":
             more = {"resolution": Happened(json.loads(data.value))}
         await getattr(self._actions, metadata.action)(user, data.target, reason=reason, fence=data.fence, **more)
@@ -627,11 +627,17 @@ def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
         reason=check_reason(asked.reason),
         everywhere=user.scopes is None and given.get("scope") is None,
         consumer=asked.letters.consumer if asked.letters is not None and asked.action == "redrive" else "",
-        error=asked.error.strip(),
         rate=asked.rate,
         searched_by=tuple(sorted(given)),
         asked=make_key(*told),
     )
+
+
+def _stated(asked: BulkRequest) -> dict[str, str]:
+    """What an item keeps of what is stated for all."""
+    if asked.action == "resolve":
+        return {"value": _value_text(asked.value)}
+    return {"error": asked.error.strip()} if asked.action == "fail" else {}
 
 
 def _value_text(value: object) -> str:
