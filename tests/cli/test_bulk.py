@@ -1,5 +1,6 @@
 """`semel bulk`: an action on all records that match, from the command line."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,21 @@ def test_all_that_match_are_released(database: Database, capsys: pytest.CaptureF
     assert "3 done, 0 refused, 0 failed" in capsys.readouterr().out
     assert main(["count", database.url, "--status", "in_doubt"]) == 0
     assert main([*arguments, "--by", "olga", "--yes", "--id", "b"]) == 0  # the same one, which is over
+
+
+def test_an_age_is_the_same_request_however_late_the_same_command_runs_again(
+    database: Database, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["bulk", database.url, "--status", "in_doubt", "--action", "release", "--reason", "seen"]
+    arguments += ["--by", "olga", "--yes", "--id", "b", "--after"]
+    assert main([*arguments, "2h"]) == 0
+    later = datetime.now(UTC) + timedelta(hours=5)
+    monkeypatch.setattr("semel.cli.timefmt.now", lambda: later)
+    capsys.readouterr()
+    assert main([*arguments, "120m"]) == 0
+    assert "3 done, 0 refused, 0 failed" in capsys.readouterr().out
+    assert main([*arguments, "3h"]) != 0
+    assert "stands for another bulk action" in capsys.readouterr().err
 
 
 def test_without_a_terminal_it_asks_for_yes(database: Database, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,22 @@ def test_letters_are_redriven_that_were_dead_before(
     write_module(tmp_path, database, is_async=False)
     (tmp_path / "mended").touch()
     assert code in call("events", "redrive", "billing:consumer", *ALL, "--before", before).stdout
+
+
+def test_letters_older_than_an_age_are_the_same_ones_when_the_command_runs_again_later(
+    database: Database, call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    began = datetime.now(UTC)
+    for hours in (3, 9):
+        monkeypatch.setattr("semel.cli.timefmt.now", lambda hours=hours: began + timedelta(hours=hours))
+        done = call("events", "redrive", "billing:consumer", *ALL, "--before", "2h", "--id", "b")
+        assert "1 done, 0 refused, 0 failed" in done.stdout, done.stderr
+    assert (tmp_path / "booked").read_text().split() == ["e-1"]
+    other = call("events", "redrive", "billing:consumer", *ALL, "--before", "1h", "--id", "b")
+    assert (other.returncode == 0, "another bulk action" in other.stderr) == (False, True)
 
 
 def test_without_batches_letters_are_handed_over_in_a_loop(database: Database, call: Run, tmp_path: Path) -> None:

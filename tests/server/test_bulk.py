@@ -6,8 +6,9 @@ import asyncio
 import signal
 import sqlite3
 import sys
+from collections.abc import AsyncIterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,54 @@ async def test_the_same_id_is_the_same_bulk_action(desk: Desk) -> None:
     assert again.done == 1
     with pytest.raises(NotPossible, match="another bulk action"):
         await bulk.start(OPERATOR, release(action="cancel"))
+
+
+def release_older(moment: datetime, hours: int = 1) -> BulkRequest:
+    return release(records={"before": moment}, ages={"before": timedelta(hours=hours)})
+
+
+async def test_an_age_is_the_same_request_later_and_its_moment_the_first_one(desk: Desk) -> None:
+    await desk.in_doubt("k0")
+    first = (await desk.in_doubt("k1")).created_at
+    bulk = BulkActions(desk.actions)
+    assert (await bulk.start(OPERATOR, release_older(first))).status.total == 1
+    again = await bulk.start(OPERATOR, release_older(first + timedelta(hours=5)))
+    assert (again.status.total, again.metadata.moments) == (1, {"before": first})
+    with pytest.raises(NotPossible, match="another bulk action"):
+        await bulk.start(OPERATOR, release_older(first, hours=2))
+    with pytest.raises(NotPossible, match="another bulk action"):
+        await bulk.start(OPERATOR, release(records={"before": first}))
+
+
+async def die_while_noting(bulk: BulkActions, asked: BulkRequest) -> None:
+    """Begin a bulk action as a process does that is killed before all items are noted."""
+
+    async def die(*args: Any) -> AsyncIterator[dict[str, Any]]:
+        raise Crash
+        yield {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "_items", die)
+        with pytest.raises(Crash):
+            await bulk.start(OPERATOR, asked)
+    assert (await bulk.progress(OPERATOR, "", "b")).status.state == "loading"
+
+
+async def test_what_was_noted_in_part_is_noted_as_of_the_moment_when_it_was_begun(desk: Desk) -> None:
+    await desk.in_doubt("k0")
+    first = (await desk.in_doubt("k1")).created_at
+    bulk = BulkActions(desk.actions)
+    await die_while_noting(bulk, release_older(first))
+    again = await bulk.start(OPERATOR, release_older(first + timedelta(hours=5)))
+    assert (again.status.total, again.metadata.moments) == (1, {"before": first})
+
+
+async def test_another_request_takes_over_an_id_whose_items_were_never_all_noted(desk: Desk) -> None:
+    first = (await desk.in_doubt("k0")).created_at
+    bulk = BulkActions(desk.actions)
+    await die_while_noting(bulk, release_older(first))
+    other = await bulk.start(OPERATOR, release_older(first + timedelta(hours=5), hours=2))
+    assert (other.status.total, other.metadata.moments) == (1, {"before": first + timedelta(hours=5)})
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pytest
 import uvicorn
@@ -20,9 +21,10 @@ from semel.cli.store_option import open_async_engine
 from semel.core.record import Happened
 from semel.core.sealing.values import is_sealed
 from semel.engine.engine import engine_of
+from semel.errors import FailedBefore
 from semel.events import Event, Outbox
 from semel.security import Keyring
-from semel.server.actions import Actions
+from semel.server.actions import Actions, make_actions
 from semel.server.bulk import BulkActions, BulkRequest
 from semel.stores.cache import TieredStore
 from tests.server.desk import ADMIN, WHY
@@ -65,6 +67,11 @@ def settings(tmp_path: Path) -> Path:
 def stored(settings: Path, statement: str) -> list[Any]:
     with closing(sqlite3.connect(settings.parent / "semel.db")) as connection:
         return [row[0] for row in connection.execute(statement)]
+
+
+def every_file(folder: Path) -> list[bytes]:
+    """What the files of the database hold, the log of a transaction that was not merged yet with them."""
+    return [file.read_bytes() for file in folder.glob("semel.db*")]
 
 
 def actions_of(settings: Path, configs: list[uvicorn.Config]) -> Actions:
@@ -116,6 +123,66 @@ def test_the_command_for_bulk_actions_seals_their_items(settings: Path) -> None:
     items = stored(settings, "SELECT data FROM semel_item")
     assert items
     assert all(map(is_sealed, items))
+
+
+@pytest.mark.parametrize(
+    ("action", "stated"),
+    [("resolve", {"value": {"iban": SECRET}}), ("fail", {"error": SECRET})],
+    ids=["value", "error"],
+)
+def test_what_a_bulk_action_states_for_all_is_stored_nowhere_in_the_clear(
+    settings: Path, action: Any, stated: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    asked = BulkRequest(action=action, reason=WHY, records={"status": "in_doubt"}, id="b", **stated)
+    files: list[bytes] = []
+
+    async def carry_out() -> tuple[int, str]:
+        async with AsyncSemel(settings.parent / "semel.db", seal=RING) as semel:
+            actions = make_actions(semel)
+            bulk = BulkActions(actions)
+            assert actions.audit is not None
+            await bulk.start(ADMIN, asked)
+            files.extend(every_file(settings.parent))  # all is noted, and nothing carried out
+            done = (await bulk.run("", "b")).completed
+            files.extend(every_file(settings.parent))
+            return done, repr([await bulk.list(ADMIN), [entry async for entry in actions.audit.entries()]])
+
+    done, shown = asyncio.run(carry_out())
+    files += every_file(settings.parent)
+    assert done == 1
+    assert any(WHY.encode() in content for content in files), "what is not sealed is found"
+    assert not [content for content in files if SECRET.encode() in content]
+    assert SECRET not in shown + caplog.text
+    with Semel(settings.parent / "semel.db", seal=RING) as semel:
+        if action == "resolve":
+            replayed = semel.run("lost", lambda: {"iban": ""}, operation="charge", fingerprint=None)
+            assert (replayed.replayed, replayed.value) == (True, {"iban": SECRET})
+        else:
+            with pytest.raises(FailedBefore, match=SECRET):
+                semel.run("lost", _break, operation="charge", fingerprint=None)
+
+
+def test_a_refusal_that_quotes_the_value_is_sealed(settings: Path) -> None:
+    asked = BulkRequest(action="resolve", reason=WHY, records={"status": "in_doubt"}, value=SECRET, id="b")
+    files: list[bytes] = []
+
+    async def carry_out() -> str:
+        async with AsyncSemel(settings.parent / "semel.db", seal=RING) as semel:
+
+            @semel.once(key="order", operation="charge", in_doubt="hold")
+            async def charge(order: str) -> Literal["paid", "declined"]:
+                raise Broken
+
+            bulk = BulkActions(make_actions(semel))
+            await bulk.start(ADMIN, asked)
+            await bulk.run("", "b")
+            files.extend(every_file(settings.parent))
+            (refusal,) = await bulk.refusals(ADMIN, "", "b")
+            return "" if refusal.error is None else refusal.error.message
+
+    assert SECRET in asyncio.run(carry_out()), "the operator is told what does not fit"
+    assert not [content for content in files if SECRET.encode() in content]
 
 
 def test_a_relay_of_the_command_line_publishes_what_is_sealed(settings: Path) -> None:

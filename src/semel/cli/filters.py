@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from semel.cli.exit_codes import usage_error
-from semel.cli.timefmt import moment
+from semel.cli.timefmt import ages, moment
 from semel.core.key import SHARED
 from semel.core.record import Status
 from semel.engine.engine import RecordFilter
@@ -75,17 +75,22 @@ def filter_of(
 
 
 def takes_filter(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `filter_of`; what they say is handed to it as `wanted`."""
+    """Give a command the options of `filter_of`; what they say is handed to it as `wanted`.
+
+    A command that has `ages` gets those moments among them that are written as durations.
+    """
     options = inspect.signature(filter_of, eval_str=True).parameters
     own = inspect.signature(command, eval_str=True).parameters
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
         said = {name: given.pop(name) for name in options}
+        if "ages" in own:
+            given["ages"] = ages(before=said["before"], after=said["after"])
         command(wanted=filter_of(**said), **given)
 
     first = [own["url"].replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-    rest = [parameter for name, parameter in own.items() if name not in ("url", "wanted")]
+    rest = [parameter for name, parameter in own.items() if name not in ("url", "wanted", "ages")]
     parameters = [*first, *options.values(), *rest]
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -32,14 +32,30 @@ def duration(text: str) -> timedelta:
     return length
 
 
+def age(text: str) -> timedelta | None:
+    """How long ago an instant is that is written as a duration; None for one that is written otherwise.
+
+    Raises:
+        Refused: it begins as a duration and is none.
+    """
+    return duration(text) if _BEGINS.match(text) else None
+
+
+def ages(**written: str | None) -> dict[str, timedelta]:
+    """Of instants by their names, those that are written as durations."""
+    found = {name: age(text) for name, text in written.items() if text is not None}
+    return {name: ago for name, ago in found.items() if ago is not None}
+
+
 def moment(text: str) -> datetime:
     """An instant: a date, a date and time, or a duration, which means so long ago.
 
     Raises:
         Refused: it is none of these.
     """
-    if _BEGINS.match(text):
-        return now() - duration(text)
+    ago = age(text)
+    if ago is not None:
+        return now() - ago
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError):

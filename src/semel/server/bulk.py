@@ -4,9 +4,11 @@
   note of a record says which bulk action decided about it.
 - A refusal is an answer: such an item is skipped, and says why. The others go on.
 - It acts for the person who began it, with the roles and scopes they had then, and every item is in the audit chain.
+- A moment that was written as an age, such as two hours ago, is that of the first request: sent again later it is the
+  same request.
 - It belongs to one scope, or to all of them; that of all is seen by those alone who reach all.
-- The values that were searched for are not kept: they may be personal. The value that `resolve` states is kept with
-  the items, which a sealed store seals, and nowhere else.
+- The values that were searched for are not kept: they may be personal. What is stated for all, the value of `resolve`
+  and the error of `fail`, is kept with the items, which a sealed store seals, and nowhere else.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ import logging
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, get_args
 
@@ -94,11 +96,12 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
     everywhere: bool
     consumer: str = ""
     """Whose letters are redriven, which needs its handlers."""
-    error: str = ""
     rate: float | None = None
     searched_by: tuple[str, ...] = ()
     asked: str = ""
     """A digest of all that was asked for, so that the same id cannot stand for something else."""
+    moments: dict[str, datetime] = msgspec.field(default_factory=dict)
+    """What the ages in the filter meant when it was begun, by the names of the fields."""
 
     def user(self) -> User:
         """The person for whom it acts."""
@@ -108,13 +111,14 @@ class BulkMetadata(msgspec.Struct, frozen=True, kw_only=True):
 class BulkItem(msgspec.Struct, frozen=True):
     """One of those that matched: a record with its fence, or a letter with its consumer.
 
-    `value` is what `resolve` states, as JSON.
+    `value` is what `resolve` states, as JSON, and `error` what `fail` does.
     """
 
     target: str
     fence: int | None = None
     consumer: str = ""
     value: str = "null"
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,8 @@ class BulkRequest:
         value: for `resolve`, what duplicates get: a value that JSON has.
         rate: how many in a second at most.
         id: names it; the same id is the same bulk action. None: it is made up.
+        ages: of moments in the filter, by their names, those that were written as an age: the same age is the same
+            request, although it is another moment whenever it is asked for.
     """
 
     action: BulkAction
@@ -169,6 +175,7 @@ class BulkRequest:
     value: Any = None
     rate: float | None = None
     id: str | None = None
+    ages: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 class BulkActions:
@@ -229,13 +236,17 @@ class BulkActions:
         scope, metadata = self._scope(user, asked), _metadata_of(user, asked)
         id_ = asked.id or f"bulk-{make_key(metadata.asked, engine_of(self._actions.semel).new_nonce())[:16]}"
         known = await self._known(scope, id_)
+        is_same = known is not None and (known.metadata.asked, known.metadata.actor) == (metadata.asked, user.name)
         if known is not None and known.status.state != "loading":
-            if known.metadata.asked != metadata.asked or known.metadata.actor != user.name:
+            if not is_same:
                 raise NotPossible(
                     f"The id {id_!r} stands for another bulk action; nothing was done. Choose another one.",
                     because="id_taken",
                 )
             return known
+        if known is not None and is_same:
+            asked = _as_of(asked, known.metadata.moments)
+            metadata = _metadata_of(user, asked)
         items = self._items(user, asked, scope)
         try:
             batch = await Batches(self._actions.semel, scope or SHARED).start(
@@ -401,7 +412,7 @@ class BulkActions:
             async for item in self._letters(user, asked.letters, scope):
                 yield item
             return
-        stated = {"value": _value_text(asked.value)} if asked.action == "resolve" else {}
+        stated = _stated(asked)
         cursor: str | None = None
         while True:
             page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
@@ -462,7 +473,7 @@ class BulkActions:
             return  # carried out by an earlier attempt whose process died before it could say so
         more: dict[str, Any] = {}
         if metadata.action == "fail":
-            more = {"error": metadata.error}
+            more = {"error": data.error}
         elif metadata.action == "resolve":
             more = {"resolution": Happened(json.loads(data.value))}
         await getattr(self._actions, metadata.action)(user, data.target, reason=reason, fence=data.fence, **more)
@@ -616,7 +627,8 @@ def _is_decided(record: Record, actor: str, reason: str) -> bool:
 def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
     wanted: Any = asked.records if asked.letters is None else msgspec.structs.asdict(asked.letters)
     given = {name: value for name, value in (wanted or {}).items() if value not in (None, False)}
-    told = [asked.action, asked.error, asked.reason, *(f"{name}={given[name]}" for name in sorted(given))]
+    written = {**given, **{name: age for name, age in asked.ages.items() if name in given}}
+    told = [asked.action, asked.error, asked.reason, *(f"{name}={written[name]}" for name in sorted(written))]
     if asked.action == "resolve":
         told.append(f"value:{_value_text(asked.value)}")
     return BulkMetadata(
@@ -627,11 +639,26 @@ def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:
         reason=check_reason(asked.reason),
         everywhere=user.scopes is None and given.get("scope") is None,
         consumer=asked.letters.consumer if asked.letters is not None and asked.action == "redrive" else "",
-        error=asked.error.strip(),
         rate=asked.rate,
         searched_by=tuple(sorted(given)),
         asked=make_key(*told),
+        moments={name: given[name] for name in asked.ages if name in given},
     )
+
+
+def _as_of(asked: BulkRequest, moments: dict[str, datetime]) -> BulkRequest:
+    """The same request with what its ages meant when it was begun."""
+    if asked.letters is not None:
+        return replace(asked, letters=msgspec.structs.replace(asked.letters, **moments))
+    records: Any = {**(asked.records or {}), **moments}
+    return replace(asked, records=records)
+
+
+def _stated(asked: BulkRequest) -> dict[str, str]:
+    """What an item keeps of what is stated for all."""
+    if asked.action == "resolve":
+        return {"value": _value_text(asked.value)}
+    return {"error": asked.error.strip()} if asked.action == "fail" else {}
 
 
 def _value_text(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,7 @@ def bulk(
     url: Url = None,
     *,
     wanted: RecordFilter,
+    ages: dict[str, timedelta],
     action: Action,
     reason: Reason,
     value: Annotated[
@@ -64,6 +66,7 @@ def bulk(
         value=stated,
         rate=rate,
         id=id_,
+        ages=ages,
     )
     refused = asyncio.run(_run(url, app, asked, by or login(), dry_run=dry_run, yes=yes))
     if action == "resolve" and app is None and not dry_run:

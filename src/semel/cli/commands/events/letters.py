@@ -9,7 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypedDict
 
@@ -25,7 +25,7 @@ from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, iso
 from semel.cli.store_option import Url, load_object, open_engine
-from semel.cli.timefmt import moment, now
+from semel.cli.timefmt import ages, moment, now
 from semel.core.events.letters import REASONS, LetterPage, LetterQuery, ScanLetters, StoredLetter
 from semel.core.flow import Flow, ask
 from semel.core.store import Capability
@@ -65,6 +65,7 @@ class _Choice(NamedTuple):
     """Which letters, how many in a second, and how the bulk action is called."""
 
     wanted: LetterFilter
+    ages: dict[str, timedelta]
     rate: float | None
     id: str | None
 
@@ -145,7 +146,7 @@ def redrive(
         return
     decision = _Decision(by or login(), because)
     if is_bulk:
-        choice = _Choice(wanted, rate, id_)
+        choice = _Choice(wanted, ages(before=before), rate, id_)
         failed = asyncio.run(_redrive_all(consumer, choice, decision, dry_run=dry_run, yes=yes))
     else:
         failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, decision=decision))
@@ -248,6 +249,7 @@ async def _redrive_all(
         letters=bulk.LetterFilter(consumer.name, **choice.wanted),
         rate=choice.rate,
         id=choice.id,
+        ages=choice.ages,
     )
     async with actions.semel:
         return await carry_out(bulk.BulkActions(actions, concurrency=1), decision.who, asked, dry_run=dry_run, yes=yes)
