@@ -1,4 +1,7 @@
-"""What an operator does to batches: look at them, pause, resume, cancel, and retry their items."""
+"""What an operator does to batches: look at them, pause, resume, cancel, and retry their items.
+
+- Batches of semel's own do not exist here. A bulk action is one, and has rules of its own: `semel.server.bulk`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _ENTRIES: Final = 50
 """How many entries about a batch are looked through for the one that paused it: retries leave entries too."""
 _STATE_CHANGES: Final = frozenset({"pause", "resume", "cancel"})
 _INTERNAL: Final = "semel:"
-"""How the operations of semel's own begin; bulk actions are listed by themselves."""
+"""How the operations of semel's own begin; bulk actions are looked at and steered by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +180,12 @@ class BatchActions(ActionsBase):
         if not user.reaches(scope):
             raise not_found_error(f"batch {batch!r}")
         try:
-            return await Batches(self.semel, scope or SHARED).get(batch)
+            found = await Batches(self.semel, scope or SHARED).get(batch)
         except RecordNotFound:
             raise not_found_error(f"batch {batch!r}") from None
+        if found.operation.startswith(_INTERNAL):
+            raise not_found_error(f"batch {batch!r}")
+        return found
 
     async def _status(self, stored: StoredBatch) -> BatchStatus:
         return await self.told(Batch(self.semel, stored).status())
