@@ -17,7 +17,7 @@ from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
 from semel.server.console.app import make_console
 from semel.server.console.deeds import DEEDS
 from semel.server.console.security import COOKIE, token_of
-from tests.server.desk import ADMIN, WHY, Desk
+from tests.server.desk import ADMIN, OPERATOR, WHY, Desk
 
 pytestmark = pytest.mark.anyio
 HOST: Final = "http://semel.test"
@@ -94,3 +94,24 @@ async def test_a_bulk_action_is_not_steered_as_a_batch(desk: Desk, scopes: set[s
         sent = await reader.send("/act", "/records", do=deed, scope="", batch="b", reason=WHY)
     assert (asked.status_code, sent.status_code) == (404, 404)
     assert (await bulk.progress(ADMIN, "", "b")).status.state == "paused"
+
+
+async def test_those_whose_lease_is_over_can_be_decided_about_together(desk: Desk) -> None:
+    for number in range(3):
+        await desk.running(f"lapsed {number}")
+    desk.clock.advance(3600)
+    async with reading(desk, OPERATOR) as reader:
+        text = await reader.text("/act?which=all&do=cancel&status=stuck")
+    assert "Match the search 3 Could be done 3 Would be refused 0" in text
+    assert "Cancel it: 3" in text
+
+
+async def test_a_dry_run_of_very_many_says_that_its_number_is_the_most_there_can_be(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.bulk.MOST_COUNTED", 0)
+    await desk.failed()
+    async with reading(desk, OPERATOR) as reader:
+        text = await reader.text("/act?which=all&do=reopen&status=failed")
+    assert "Could be done at most 1 Would be refused at least 0" in text
+    assert "Let it run again: at most 1" in text

@@ -52,6 +52,8 @@ OPERATION: Final = "semel:bulk"
 MOST_ITEMS: Final = 100_000
 LONGEST_VALUE: Final = 2000
 """Characters of the value that `resolve` states, as JSON: every item keeps it."""
+MOST_COUNTED: Final = 1000
+"""How many failed and cancelled records a dry run reads, to tell those that can be reopened from the rest."""
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
@@ -123,11 +125,15 @@ class BulkItem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class BulkPreview:
-    """What a bulk action would do: how many match, and how many of those are in a state for it."""
+    """What a bulk action would do: how many match, and how many of those are in a state for it.
+
+    `is_exact` is false where so many would have to be read for the second number that it is only the most there can be.
+    """
 
     matching: int
     eligible: int
     by_status: dict[str, int]
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +224,9 @@ class BulkActions:
             async for _ in self._letters(user, asked.letters, self._scope(user, asked)):
                 number += 1
             return BulkPreview(number, number, {})
-        numbers: dict[str, int] = {}
-        for one in await self._actions.counts(user, **(asked.records or {})):
-            numbers[one.status] = numbers.get(one.status, 0) + one.number
-        eligible = sum(numbers.get(status, 0) for status in _ELIGIBLE[asked.action])
-        return BulkPreview(sum(numbers.values()), eligible, numbers)
+        numbers = await self._numbers(user, asked.records or {})
+        eligible, is_exact = await self._eligible(user, asked, numbers)
+        return BulkPreview(sum(numbers.values()), eligible, numbers, is_exact)
 
     async def start(self, user: User, asked: BulkRequest) -> BulkProgress:
         """Note all that match now as a batch. Nothing is changed before `run`.
@@ -365,6 +369,29 @@ class BulkActions:
             found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
 
+    async def _eligible(self, user: User, asked: BulkRequest, numbers: dict[str, int]) -> tuple[int, bool]:
+        """How many of those that match are in a state for the action, and whether there are not fewer."""
+        wanted = asked.records or {}
+        number = sum(numbers.get(status, 0) for status in _STATUSES[asked.action])
+        if asked.action in _ENDS_DOUBT and numbers.get(Status.RUNNING):
+            # Whoever runs under a lease that is over is in doubt, although no sweep has said so yet.
+            lapsed = await self._numbers(user, {**wanted, "status": None, "stuck": True})
+            return number + lapsed.get(Status.RUNNING, 0), True
+        if asked.action != "reopen":
+            return number, True
+        if number > MOST_COUNTED:
+            return number, False
+        asked_for = [status for status in _STATUSES["reopen"] if numbers.get(status)]
+        found = [one for status in asked_for async for one in self._records(user, {**wanted, "status": status})]
+        return sum(is_reopenable(record) for record in found), True
+
+    async def _numbers(self, user: User, wanted: RecordFilter) -> dict[str, int]:
+        """How many match, by status."""
+        numbers: dict[str, int] = {}
+        for one in await self._actions.counts(user, **wanted):
+            numbers[one.status] = numbers.get(one.status, 0) + one.number
+        return numbers
+
     def _check(self, user: User, asked: BulkRequest) -> None:
         if asked.action not in PERMISSIONS:
             raise Invalid(f"A bulk action is one of {', '.join(PERMISSIONS)}; nothing was done.", because="action")
@@ -413,11 +440,15 @@ class BulkActions:
                 yield item
             return
         stated = _stated(asked)
+        async for record in self._records(user, asked.records or {}):
+            yield {"target": record.reference, "fence": record.fence, **stated}
+
+    async def _records(self, user: User, wanted: RecordFilter) -> AsyncIterator[Record]:
         cursor: str | None = None
         while True:
-            page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
+            page = await self._actions.list(user, cursor=cursor, limit=PAGE, **wanted)
             for record in page.records:
-                yield {"target": record.reference, "fence": record.fence, **stated}
+                yield record
             cursor = page.cursor
             if cursor is None:
                 return
@@ -600,7 +631,7 @@ class BulkRunner:
             _LOG.error("%s ended with %s and is tried again later", what, type(error).__qualname__)
 
 
-_ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
+_STATUSES: Final[dict[str, tuple[Status, ...]]] = {
     "resolve": (Status.IN_DOUBT,),
     "cancel": (Status.IN_DOUBT,),
     "fail": (Status.IN_DOUBT,),
@@ -609,13 +640,7 @@ _ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
     "erase": (Status.COMPLETED, Status.FAILED, Status.CANCELLED),
 }
 """The statuses of records that each action is for; the record itself may refuse it all the same."""
-
-
-def is_eligible(record: Record, action: str) -> bool:
-    """Whether a record is in a state for an action, as far as it can be told without trying."""
-    if action == "reopen":
-        return is_reopenable(record)
-    return record.status in _ELIGIBLE.get(action, ())
+_ENDS_DOUBT: Final = ("resolve", "cancel", "fail", "release")
 
 
 def _is_decided(record: Record, actor: str, reason: str) -> bool:
