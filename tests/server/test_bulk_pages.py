@@ -1,19 +1,23 @@
-"""Actions on many in the console: who sees and steers them, what their dry run counts, and where the first screen leads."""
+"""Actions on many in the console: who sees and steers them, what their dry run counts, and what came of them."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpx
 import pytest
 
+from semel import AsyncSemel
+from semel.core.events.letters import StoredLetter
+from semel.events import Consumer, Event
 from semel.server import User
 from semel.server.actions import make_actions
-from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
+from semel.server.actions.events import letter_id
+from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterAction, LetterFilter
 from semel.server.console.app import make_console
 from semel.server.console.deeds import DEEDS
 from semel.server.console.security import COOKIE, token_of
@@ -115,3 +119,113 @@ async def test_a_dry_run_of_very_many_says_that_its_number_is_the_most_there_can
         text = await reader.text("/act?which=all&do=reopen&status=failed")
     assert "Could be done at most 1 Would be refused at least 0" in text
     assert "Let it run again: at most 1" in text
+
+
+class Ledger(Consumer[AsyncSemel]):
+    """A consumer whose handler raises what it is told to, and else works."""
+
+    def __init__(self, desk: Desk, error: Exception | None, **how: Any) -> None:
+        super().__init__(desk.semel, "billing", **how)
+        self.error = error
+        self.on("paid")(self.book)
+
+    async def book(self, event: Event) -> None:
+        """The handler."""
+        if self.error is not None:
+            raise self.error
+
+    async def fails(self, desk: Desk, id_: str = "e-1") -> str:
+        """An event that becomes a dead letter; gives the letter's id."""
+        known = {letter_id(letter) for letter in await letters_of(desk)}
+        await self.handle(Event(type="paid", source="/shop", id=id_))
+        (new,) = {letter_id(letter) for letter in await letters_of(desk)} - known
+        return new
+
+
+async def letters_of(desk: Desk) -> tuple[StoredLetter, ...]:
+    return (await desk.actions.letters(ADMIN, "billing")).letters
+
+
+def in_doubt_ledger(desk: Desk) -> Ledger:
+    """Its events are in doubt, and for a person, once its handler has raised."""
+    return Ledger(desk, TimeoutError(), max_attempts=3, in_doubt="hold")
+
+
+async def redrive(reader: Reader, letter: str) -> str:
+    """Redrive a letter, and give what the page then says."""
+    return told(await reader.send("/act", "/events", do="redrive", consumer="billing", letter=letter, reason=WHY))
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        (None, "1 of 1 done. What Came of it paid done handed over: processed"),
+        (OSError(), "0 of 1 done, 1 refused. What Came of it paid refused The event is exhausted again."),
+    ],
+    ids=["processed", "exhausted"],
+)
+async def test_a_redriven_letter_is_done_once_its_event_is_processed(
+    desk: Desk, error: Exception | None, then: str
+) -> None:
+    ledger = Ledger(desk, OSError(), max_attempts=1)
+    letter = await ledger.fails(desk)
+    ledger.error = error
+    async with reading(desk, OPERATOR, [ledger]) as reader:
+        assert then in await redrive(reader, letter)
+
+
+async def test_a_letter_in_doubt_is_refused_with_the_record_to_decide_about(desk: Desk) -> None:
+    ledger = in_doubt_ledger(desk)
+    letter = await ledger.fails(desk)
+    async with reading(desk, OPERATOR, [ledger]) as reader:
+        page = await reader.get(f"/act?do=redrive&consumer=billing&letter={letter}")
+        came = await redrive(reader, letter)
+    assert "0 of 1 would be done" in told(page)
+    assert f"Decide about its record {letter[64:80]}; nothing was changed" in told(page)
+    assert f'href="/records/{letter[64:]}"' in page.text
+    assert f"The event is in doubt again. Decide about its record {letter[64:80]}." in came
+
+
+async def test_a_dry_run_of_a_redrive_leaves_out_what_only_a_person_can_decide(desk: Desk) -> None:
+    ledger = in_doubt_ledger(desk)
+    for number in range(2):
+        await ledger.fails(desk, f"e-{number}")
+    done = Ledger(desk, OSError(), max_attempts=1)
+    await done.fails(desk, "e-2")
+    ledger.error = None
+    actions = make_actions(desk.semel, consumers=[ledger])
+    bulk, asked = BulkActions(actions), to_letters("redrive")
+    preview = await bulk.preview(OPERATOR, asked)
+    await bulk.start(OPERATOR, asked)
+    await bulk.run("", "b")
+    progress = await bulk.progress(OPERATOR, "", "b")
+    assert (preview.matching, preview.eligible) == (progress.status.total, progress.done) == (3, 1)
+    assert (await bulk.preview(OPERATOR, to_letters("discard"))).eligible == 2
+
+
+async def test_a_letter_whose_event_did_not_happen_is_redriven(desk: Desk) -> None:
+    ledger = in_doubt_ledger(desk)
+    letter = await ledger.fails(desk)
+    await desk.actions.release(OPERATOR, letter[64:], reason="the bank knows nothing of it")
+    ledger.error = None
+    actions = make_actions(desk.semel, consumers=[ledger])
+    assert (await BulkActions(actions).preview(OPERATOR, to_letters("redrive"))).eligible == 1
+    async with reading(desk, OPERATOR, [ledger]) as reader:
+        assert "1 of 1 would be done" in await reader.text(f"/act?do=redrive&consumer=billing&letter={letter}")
+        assert "handed over: processed" in await redrive(reader, letter)
+
+
+async def test_a_dry_run_of_very_many_letters_in_doubt_says_how_many_there_are_at_most(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.bulk.MOST_COUNTED", 1)
+    ledger = in_doubt_ledger(desk)
+    for number in range(3):
+        await ledger.fails(desk, f"e-{number}")
+    actions = make_actions(desk.semel, consumers=[ledger])
+    preview = await BulkActions(actions).preview(OPERATOR, to_letters("redrive"))
+    assert (preview.matching, preview.eligible, preview.is_exact) == (3, 2, False)
+
+
+def to_letters(action: LetterAction) -> BulkRequest:
+    return BulkRequest(action=action, reason=WHY, letters=LetterFilter("billing"), id="b")

@@ -34,6 +34,7 @@ from semel.batch.items import Item, ItemResult
 from semel.batch.settings import MOST_RATE, is_valid_rate
 from semel.core import codec
 from semel.core.batch.values import ItemStatus, StoredBatch
+from semel.core.events.letters import StoredLetter
 from semel.core.key import SHARED, make_key
 from semel.core.record import Happened, Record, Status
 from semel.core.store import Capability
@@ -43,7 +44,7 @@ from semel.errors import BatchChanged, RecordNotFound, SemelError, UsageError
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.actions.checks import check_reason, not_found_error
-from semel.server.actions.events import letter_id
+from semel.server.actions.events import check_processed, letter_id
 from semel.server.actions.records import MOST as PAGE
 from semel.server.audit.targets import bulk_target
 from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
@@ -53,7 +54,7 @@ MOST_ITEMS: Final = 100_000
 LONGEST_VALUE: Final = 2000
 """Characters of the value that `resolve` states, as JSON: every item keeps it."""
 MOST_COUNTED: Final = 1000
-"""How many failed and cancelled records a dry run reads, to tell those that can be reopened from the rest."""
+"""How many records a dry run reads where their status does not tell whether they are in a state for the action."""
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
@@ -220,10 +221,7 @@ class BulkActions:
         """
         self._check(user, asked)
         if asked.letters is not None:
-            number = 0
-            async for _ in self._letters(user, asked.letters, self._scope(user, asked)):
-                number += 1
-            return BulkPreview(number, number, {})
+            return await self._preview_letters(user, asked, asked.letters)
         numbers = await self._numbers(user, asked.records or {})
         eligible, is_exact = await self._eligible(user, asked, numbers)
         return BulkPreview(sum(numbers.values()), eligible, numbers, is_exact)
@@ -369,6 +367,15 @@ class BulkActions:
             found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
 
+    async def _preview_letters(self, user: User, asked: BulkRequest, wanted: LetterFilter) -> BulkPreview:
+        number = in_doubt = in_vain = 0
+        async for letter in self._letters(user, wanted, self._scope(user, asked)):
+            number += 1
+            if asked.action == "redrive" and letter.reason == "in_doubt":
+                in_doubt += 1
+                in_vain += in_doubt <= MOST_COUNTED and bool(await self._actions.why_in_vain(letter))
+        return BulkPreview(number, number - in_vain, {}, is_exact=in_doubt <= MOST_COUNTED)
+
     async def _eligible(self, user: User, asked: BulkRequest, numbers: dict[str, int]) -> tuple[int, bool]:
         """How many of those that match are in a state for the action, and whether there are not fewer."""
         wanted = asked.records or {}
@@ -436,8 +443,8 @@ class BulkActions:
 
     async def _items(self, user: User, asked: BulkRequest, scope: str) -> AsyncIterator[dict[str, Any]]:
         if asked.letters is not None:
-            async for item in self._letters(user, asked.letters, scope):
-                yield item
+            async for letter in self._letters(user, asked.letters, scope):
+                yield {"target": letter_id(letter), "consumer": letter.consumer}
             return
         stated = _stated(asked)
         async for record in self._records(user, asked.records or {}):
@@ -453,7 +460,7 @@ class BulkActions:
             if cursor is None:
                 return
 
-    async def _letters(self, user: User, wanted: LetterFilter, scope: str) -> AsyncIterator[dict[str, Any]]:
+    async def _letters(self, user: User, wanted: LetterFilter, scope: str) -> AsyncIterator[StoredLetter]:
         cursor: str | None = None
         while True:
             page = await self._actions.letters(
@@ -468,7 +475,7 @@ class BulkActions:
                 limit=PAGE,
             )
             for letter in page.letters:
-                yield {"target": letter_id(letter), "consumer": letter.consumer}
+                yield letter
             cursor = page.cursor
             if cursor is None:
                 return
@@ -534,10 +541,7 @@ class BulkActions:
             if is_again:
                 return  # the earlier attempt took it away
             raise
-        if disposition.status == "unavailable":
-            raise _NoAnswer("The store did not answer.")
-        if disposition.status not in ("processed", "duplicate", "ignored"):
-            raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
+        check_processed(disposition)
 
     def _has_handlers(self, batch: StoredBatch) -> bool:
         consumer = msgspec.json.decode(batch.metadata, type=BulkMetadata).consumer
