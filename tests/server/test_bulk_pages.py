@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import httpx
@@ -17,6 +18,8 @@ from semel.events import Consumer, Event
 from semel.server import User
 from semel.server.actions import make_actions
 from semel.server.actions.events import letter_id
+from semel.server.app import find_attention
+from semel.server.attention import AttentionFinder
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterAction, LetterFilter
 from semel.server.console.app import make_console
 from semel.server.console.deeds import DEEDS
@@ -229,3 +232,47 @@ async def test_a_dry_run_of_very_many_letters_in_doubt_says_how_many_there_are_a
 
 def to_letters(action: LetterAction) -> BulkRequest:
     return BulkRequest(action=action, reason=WHY, letters=LetterFilter("billing"), id="b")
+
+
+async def first_screen(desk: Desk, user: User) -> httpx.Response:
+    async with reading(desk, user) as reader:
+        return await reader.get("/")
+
+
+async def test_a_paused_bulk_action_is_on_the_first_screen_with_a_link_to_it(desk: Desk) -> None:
+    await pause_an_erasure(desk)
+    page = await first_screen(desk, ADMIN)
+    assert "Paused actions on many Wait for the lawyer. Paused by adam." in told(page)
+    assert 'href="/bulk?id=b"' in page.text
+    assert "/batch?" not in page.text
+
+
+async def test_several_paused_bulk_actions_lead_to_their_list(desk: Desk) -> None:
+    bulk = await pause_an_erasure(desk)
+    await bulk.start(ADMIN, BulkRequest(action="erase", reason=WHY, records={"status": "completed"}, id="c"))
+    await bulk.change(ADMIN, "", "c", "pause", reason="wait for the lawyer, too")
+    page = await first_screen(desk, ADMIN)
+    assert 'href="/bulk"' in page.text
+    assert "2 oldest" in told(page)
+
+
+async def test_a_paused_bulk_action_over_all_scopes_needs_those_alone_who_reach_them(desk: Desk) -> None:
+    await pause_an_erasure(desk)
+    page = await first_screen(desk, User("sam", {"admin"}, scopes={"", "acme"}))
+    assert "Nothing needs a person." in told(page)
+
+
+async def test_a_paused_bulk_action_of_a_scope_needs_those_who_reach_it(desk: Desk) -> None:
+    await desk.completed()
+    anna, fred = User("anna", {"admin"}, scopes={"acme"}), User("fred", {"admin"}, scopes={"globex"})
+    bulk = BulkActions(desk.actions)
+    await bulk.start(anna, BulkRequest(action="erase", reason=WHY, records={"status": "completed"}, id="b"))
+    await bulk.change(anna, "acme", "b", "pause", reason="wait for the lawyer")
+    assert 'href="/bulk?scope=acme&amp;id=b"' in (await first_screen(desk, anna)).text
+    assert "Nothing needs a person." in told(await first_screen(desk, fred))
+
+
+async def test_the_gauges_count_a_paused_bulk_action_among_the_batches(desk: Desk) -> None:
+    await pause_an_erasure(desk)
+    (shown,) = await find_attention(AttentionFinder(desk.semel), lambda: datetime.now(UTC))
+    assert (shown.kind, shown.operation, shown.number) == ("paused_batch", "semel:bulk", 1)

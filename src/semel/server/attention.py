@@ -39,6 +39,9 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
+from semel.server.actions.batches import is_internal
+from semel.server.audit.targets import batch_target, bulk_target
+from semel.server.bulk import OPERATION, is_everywhere
 from semel.server.engines import perform
 
 MOST: Final = 10_000
@@ -53,7 +56,7 @@ _SMALLEST_PAGE: Final = 10
 _BACKLOG: Final = 100_000
 K = TypeVar("K")
 T = TypeVar("T")
-Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch"]
+Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch", "paused_bulk"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -62,7 +65,7 @@ class Need:
     """Some of one kind, of one operation and policy, that need a person.
 
     Attributes:
-        kind: `in_doubt`, `dead_letter`, `parked_key` or `paused_batch`.
+        kind: `in_doubt`, `dead_letter`, `parked_key`, `paused_batch` or `paused_bulk`.
         operation: whose they are: an operation, a consumer, or a stream of the outbox.
         policy: for what is in doubt, what its owner's policy says.
         number: how many there are.
@@ -74,7 +77,7 @@ class Need:
         holder: the process that had the oldest one, where it is known.
         suggestion: what to do.
         cause: for dead letters, the reason that they have in common; empty for everything else.
-        paused_by: for a paused batch, who paused the oldest one, where it is known and may be told.
+        paused_by: for paused batches and bulk actions, who paused the oldest one, where it is known and may be told.
     """
 
     kind: Kind
@@ -141,17 +144,17 @@ class AttentionFinder:
             found += await self._find_in_doubt(asked, cut, without_hook)
         elif "in_doubt" in kinds:
             missing.append("in_doubt")
-        for capability, name, look in (
-            (Capability.LETTERS, "dead_letter", self._find_letters),
-            (Capability.OUTBOX, "parked_key", self._find_parked),
-            (Capability.BATCH, "paused_batch", self._find_paused),
+        for capability, names, look in (
+            (Capability.LETTERS, ("dead_letter",), self._find_letters),
+            (Capability.OUTBOX, ("parked_key",), self._find_parked),
+            (Capability.BATCH, ("paused_batch", "paused_bulk"), self._find_paused),
         ):
-            if name not in kinds or capability not in has:
+            if capability not in has or not set(names) & set(kinds):
                 continue
             if Capability.COUNT in has:
-                found += await look(asked, cut)
+                found += [need for need in await look(asked, cut) if need.kind in kinds]
             else:
-                missing.append(name)
+                missing.append(names[0])  # a store that cannot count has no bulk actions
         found.sort(key=lambda need: (need.oldest, need.kind, need.operation))
         at = instant(await self._now_us())
         return Needs(tuple(found), tuple(missing), at, tuple(cut), tuple(sorted(without_hook)))
@@ -285,11 +288,14 @@ class AttentionFinder:
     async def _find_paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[str, StoredBatch](MOST_ON_A_PAGE)
         async for batch in _oldest_first([self._paused_batches(scope) for scope in scopes], groups):
-            groups.add(batch.operation, batch, batch.updated_us)
+            if not is_internal(batch.operation) or (
+                batch.operation == OPERATION and (None in scopes or not is_everywhere(batch))
+            ):
+                groups.add(batch.operation, batch, batch.updated_us)
         cut += ["paused_batch"] * groups.is_cut
         return [
             Need(
-                kind="paused_batch",
+                kind="paused_bulk" if operation == OPERATION else "paused_batch",
                 operation=operation,
                 policy=None,
                 number=group.number,
@@ -299,7 +305,9 @@ class AttentionFinder:
                 scope=group.oldest.scope,
                 why=group.oldest.reason or "somebody paused it",
                 holder=None,
-                suggestion="Look at its failed items; resume it, or cancel it.",
+                suggestion="Look at its failed items; resume it, or cancel it."
+                if operation != OPERATION
+                else "Look at what it does and what was refused; resume it, or cancel it.",
             )
             for operation, group in groups.found.items()
         ]
@@ -341,9 +349,14 @@ async def needs_of(actions: Actions, user: User, kinds: Collection[Kind] = KINDS
 
 
 async def _with_who_paused(actions: Actions, user: User, need: Need) -> Need:
-    if need.kind != "paused_batch":
+    if need.kind not in _TARGETS:
         return need
-    return replace(need, paused_by=await actions.find_who_paused(user, need.scope, need.target, reason=need.why))
+    target = _TARGETS[need.kind](need.target)
+    return replace(need, paused_by=await actions.find_who_paused(user, need.scope, target, reason=need.why))
+
+
+_TARGETS: Final[dict[Kind, Callable[[str], str]]] = {"paused_batch": batch_target, "paused_bulk": bulk_target}
+"""How the audit chain names what somebody paused."""
 
 
 @dataclass(slots=True)

@@ -647,6 +647,11 @@ _STATUSES: Final[dict[str, tuple[Status, ...]]] = {
 _ENDS_DOUBT: Final = ("resolve", "cancel", "fail", "release")
 
 
+def is_everywhere(batch: StoredBatch) -> bool:
+    """Whether the bulk action that a batch is acts on all scopes: it exists for those alone who reach all."""
+    return msgspec.json.decode(batch.metadata, type=BulkMetadata).everywhere
+
+
 def _is_decided(record: Record, actor: str, reason: str) -> bool:
     """Whether it was this very bulk action that decided about a record last."""
     note = record.note
