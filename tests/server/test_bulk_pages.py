@@ -25,6 +25,7 @@ from semel.server.console.app import make_console
 from semel.server.console.deeds import DEEDS
 from semel.server.console.security import COOKIE, token_of
 from tests.server.desk import ADMIN, OPERATOR, WHY, Desk
+from tests.server.test_attention import put_letter
 
 pytestmark = pytest.mark.anyio
 HOST: Final = "http://semel.test"
@@ -276,3 +277,34 @@ async def test_the_gauges_count_a_paused_bulk_action_among_the_batches(desk: Des
     await pause_an_erasure(desk)
     (shown,) = await find_attention(AttentionFinder(desk.semel), lambda: datetime.now(UTC))
     assert (shown.kind, shown.operation, shown.number) == ("paused_batch", "semel:bulk", 1)
+
+
+async def test_a_user_of_two_scopes_acts_on_all_letters_of_one(desk: Desk) -> None:
+    for scope in ("acme", "globex"):
+        await put_letter(desk, "billing", scope, record=scope.ljust(32).encode())
+    place = "/act?which=all&do=discard&consumer=billing"
+    async with reading(desk, User("anna", {"operator"}, scopes={"acme", "globex"})) as reader:
+        assert "A bulk action belongs to one scope" in await reader.text(place)
+        assert "Match the search 1 Could be done 1" in await reader.text(f"{place}&scope=acme")
+        await reader.send("/bulk", f"{place}&scope=acme", reason=WHY)
+    assert [letter.scope for letter in await letters_of(desk)] == ["globex"]
+
+
+@pytest.mark.parametrize(("scope", "number"), [("", 3), ("acme", 1), ("shared", 2)])
+async def test_letters_are_searched_by_scope(desk: Desk, scope: str, number: int) -> None:
+    for place, record in (("acme", b"a" * 32), ("", b"b" * 32), ("", b"c" * 32)):
+        await put_letter(desk, "billing", place, record=record)
+    async with reading(desk, ADMIN) as reader:
+        page = await reader.get(f"/events/letters?consumer=billing&scope={scope}")
+        many = await reader.text(f"/act?which=all&do=discard&consumer=billing&scope={scope}")
+    assert page.text.count('type="checkbox" name="letter"') == number
+    assert ('<input type="hidden" name="scope"' in page.text) is bool(scope)
+    assert f"Match the search {number} " in many
+
+
+async def test_the_way_back_from_many_letters_leads_to_the_same_search(desk: Desk) -> None:
+    await put_letter(desk, "billing")
+    asked = "consumer=billing&type=t&subject=7&scope=acme"
+    async with reading(desk, ADMIN) as reader:
+        page = await reader.get(f"/act?which=all&do=discard&{asked}&why=exhausted")
+    assert f'href="/events/letters?{asked.replace("&", "&amp;")}&amp;reason=exhausted"' in page.text

@@ -89,6 +89,12 @@ def _scope(text: str) -> object:
     return None if not text else SHARED if text == _SHARED else text
 
 
+def letter_scope(text: str) -> str | None:
+    """A scope as the form has it, for what is no record: empty is the shared one, None is any."""
+    found = _scope(text)
+    return found if isinstance(found, str) else None if found is None else ""
+
+
 def _tag(text: str) -> tuple[str, str] | None:
     if not text:
         return None
