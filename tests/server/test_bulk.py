@@ -80,7 +80,7 @@ async def test_a_preview_of_reopening_counts_what_can_be_reopened(desk: Desk) ->
         await desk.actions.erase(ERASER, erased.reference, reason=WHY)
     bulk, asked = BulkActions(desk.actions), release(action="reopen", records={"operation": "charge"})
     preview = await bulk.preview(OPERATOR, asked)
-    assert (preview.matching, preview.eligible, preview.is_exact) == (6, 3, True)
+    assert (preview.matching, preview.eligible, preview.is_eligible_exact) == (6, 3, True)
     await bulk.start(OPERATOR, asked)
     await bulk.run("", "b")
     assert (await bulk.progress(OPERATOR, "", "b")).done == 3
@@ -94,7 +94,7 @@ async def test_a_preview_of_reopening_very_many_says_how_many_there_are_at_most(
         await desk.failed(f"failed {number}")
     asked = release(action="reopen", records={"operation": "charge"})
     preview = await BulkActions(desk.actions).preview(OPERATOR, asked)
-    assert (preview.eligible, preview.is_exact) == (3, False)
+    assert (preview.eligible, preview.is_eligible_exact) == (3, False)
 
 
 async def test_all_that_match_are_released_and_each_is_in_the_chain(desk: Desk) -> None:

@@ -128,13 +128,14 @@ class BulkItem(msgspec.Struct, frozen=True):
 class BulkPreview:
     """What a bulk action would do: how many match, and how many of those are in a state for it.
 
-    `is_exact` is false where so many would have to be read for the second number that it is only the most there can be.
+    `is_eligible_exact` is false where so many would have to be read for the second number that it is only the most
+    there can be.
     """
 
     matching: int
     eligible: int
     by_status: dict[str, int]
-    is_exact: bool = True
+    is_eligible_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +224,8 @@ class BulkActions:
         if asked.letters is not None:
             return await self._preview_letters(user, asked, asked.letters)
         numbers = await self._numbers(user, asked.records or {})
-        eligible, is_exact = await self._eligible(user, asked, numbers)
-        return BulkPreview(sum(numbers.values()), eligible, numbers, is_exact)
+        eligible, is_eligible_exact = await self._eligible(user, asked, numbers)
+        return BulkPreview(sum(numbers.values()), eligible, numbers, is_eligible_exact)
 
     async def start(self, user: User, asked: BulkRequest) -> BulkProgress:
         """Note all that match now as a batch. Nothing is changed before `run`.
@@ -374,7 +375,7 @@ class BulkActions:
             if asked.action == "redrive" and letter.reason == "in_doubt":
                 in_doubt += 1
                 in_vain += in_doubt <= MOST_COUNTED and bool(await self._actions.why_in_vain(letter))
-        return BulkPreview(number, number - in_vain, {}, is_exact=in_doubt <= MOST_COUNTED)
+        return BulkPreview(number, number - in_vain, {}, is_eligible_exact=in_doubt <= MOST_COUNTED)
 
     async def _eligible(self, user: User, asked: BulkRequest, numbers: dict[str, int]) -> tuple[int, bool]:
         """How many of those that match are in a state for the action, and whether there are not fewer."""

@@ -171,13 +171,13 @@ def _letters(given: Given, action: BulkAction, reason: str) -> tuple[BulkRequest
     why = given.first("why")
     if why and why not in REASONS:
         raise Invalid(f"A letter is here because of one of {', '.join(REASONS)}; nothing was changed.", because="why")
-    asked = {name: given.first(name) for name in ("consumer", "type", "subject", "scope")}
+    asked = {name: given.first(name) for name in ("consumer", "type", "subject", "scope", "shared")}
     wanted = LetterFilter(
         asked["consumer"],
         why or None,
         asked["type"] or None,
         asked["subject"] or None,
-        letter_scope(asked["scope"]),
+        letter_scope(asked["scope"], asked["shared"]),
     )
     back = f"/events/letters{query_text(asked | {'reason': why})}"
     return BulkRequest(action=action, reason=reason, letters=wanted), back

@@ -102,7 +102,7 @@ class LetterRow:
 async def show_letters(view: View) -> Response:
     """The dead letters of a consumer."""
     consumer, reason, type_ = view.asked("consumer"), view.asked("reason"), view.asked("type")
-    scope = view.asked("scope")
+    scope, shared = view.asked("scope"), view.asked("shared")
     if not consumer:
         raise Invalid("Name a consumer; its letters are shown then.", because="consumer")
     page = await view.actions.letters(
@@ -111,11 +111,12 @@ async def show_letters(view: View) -> Response:
         reason=reason or None,
         type=type_ or None,
         subject=view.asked("subject") or None,
-        scope=letter_scope(scope),
+        scope=letter_scope(scope, shared),
         cursor=view.asked("cursor") or None,
         limit=PAGE,
     )
-    kept = {"consumer": consumer, "reason": reason, "type": type_, "subject": view.asked("subject"), "scope": scope}
+    kept = {"consumer": consumer, "reason": reason, "type": type_, "subject": view.asked("subject")}
+    kept |= {"scope": scope, "shared": shared}
     return view.page(
         "letters.html",
         here="/events",
