@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from semel.core.batch.values import ItemStatus
+from semel.core.batch.values import ItemStatus, StoredItem
 from semel.core.record import Failure
+from semel.core.sealing.values import refuse_sealed
 from semel.engine.decorator import name_of, resolved_hints
 from semel.errors import UsageError
 from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_pydantic, is_untyped, parameters_of
@@ -128,6 +129,16 @@ def _decode_pydantic(model: Any, data: bytes) -> Any:
         return model.model_validate_json(data)
     except ValueError as problem:
         raise DoesNotDecode(f"the data is not as annotated: {describe_places(problem)}") from None
+
+
+def refuse_sealed_items(items: Iterable[StoredItem]) -> None:
+    """Refuse items that are sealed, where no keyring was given.
+
+    Raises:
+        RecordUnreadable: one of them is.
+    """
+    for item in items:
+        refuse_sealed(item.data)
 
 
 def status_number(name: str | None) -> int | None:

@@ -24,7 +24,7 @@ from semel.batch.concurrency import (
     sync_run_side_by_side,
 )
 from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record, tell_ends
-from semel.batch.items import SKIPPED, Item, Skip
+from semel.batch.items import SKIPPED, Item, Skip, refuse_sealed_items
 from semel.batch.settings import PageStopped, PageWork, PendingEnd, ReadyItem, RunSettings, most_failed
 from semel.core import codec
 from semel.core.batch.operations import (
@@ -80,6 +80,7 @@ from semel.errors import (
     InProgress,
     KeyReused,
     LeaseLost,
+    RecordUnreadable,
     ResultNotKept,
     SemelError,
     StoreMisconfigured,
@@ -424,7 +425,12 @@ class SyncRunner:
             return False
         first = page.page * self.batch.page
         end = min(first + self.batch.page, self.batch.total)
-        found = self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
+        try:
+            found = self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
+            refuse_sealed_items(found.items)
+        except RecordUnreadable:
+            call.give_back()
+            raise
         work = PageWork(page, call, list(found.items), len(found.items))
         self._works[page.page] = work
         if not work.items:

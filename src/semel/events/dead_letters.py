@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from semel.core.events.letters import LetterQuery, StoredLetter
-from semel.core.record import Failure, instant, store_instant
-from semel.errors import UsageError
+from semel.core.record import UNREADABLE, Failure, instant, store_instant
+from semel.core.sealing.values import refuse_sealed
+from semel.errors import RecordUnreadable, UsageError
 from semel.events.event import Event
 
 _ID_BYTES = 32
@@ -24,10 +26,10 @@ class DeadLetter:
     Attributes:
         id: names it, for `redrive` and `discard`.
         event: what was delivered; None where it cannot be read.
-        raw: headers and body, where it cannot be read.
+        raw: headers and body, where it cannot be read; None too where it is sealed and its key is not at hand.
         reason: why it is here: rejected, exhausted, reused, invalid, unknown_type or in_doubt.
         attempts: how often its handler was called.
-        error: what that raised last.
+        error: what that raised last; of the type `semel.Unreadable` where its key is not at hand.
         first: when it became a dead letter.
         last: when it was delivered last.
         seen: how often it was delivered since it is one, the first time included.
@@ -48,7 +50,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class RedriveReport:
-    """How many letters were handed to their consumer again, by what came of them."""
+    """How many letters were handed to their consumer again, by what came of them.
+
+    Those whose key is not at hand were not, and are counted as `unreadable`.
+    """
 
     statuses: Counter[str] = field(default_factory=Counter)
 
@@ -58,10 +63,35 @@ class RedriveReport:
         return self.statuses.total()
 
 
+def why_unreadable(stored: StoredLetter) -> Failure | None:
+    """Why nobody can tell here what was delivered: its key is not at hand. None: it can be told."""
+    if stored.error is not None and stored.error.type == UNREADABLE and not stored.content:
+        return stored.error
+    try:
+        refuse_sealed(stored.content)
+    except RecordUnreadable as problem:
+        return Failure(UNREADABLE, str(problem))
+    return None
+
+
+def check_readable(stored: StoredLetter) -> None:
+    """Refuse a letter that is sealed with a key which is not at hand.
+
+    Raises:
+        RecordUnreadable: it is.
+    """
+    why = why_unreadable(stored)
+    if why is not None:
+        raise RecordUnreadable(why.message, reference=None if stored.record is None else stored.record.hex())
+
+
 def show_letter(stored: StoredLetter) -> DeadLetter:
-    """A stored letter as people see it."""
+    """A stored letter as people see it; where its key is not at hand, its error says so and there is no event."""
     event, raw = None, None
-    if stored.readable:
+    why = why_unreadable(stored)
+    if why is not None:
+        stored = replace(stored, error=why)
+    elif stored.readable:
         event = Event.from_json(stored.content)
     else:
         raw = unpack(stored.content)

@@ -8,6 +8,7 @@ import msgspec
 
 from semel.core.events.outbox import OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
+from semel.core.sealing.values import refuse_sealed
 from semel.errors import UsageError
 from semel.events.event import MAX_TEXT, Event, is_text, restore_event
 
@@ -55,7 +56,12 @@ def _encode_attributes(event: Event) -> bytes:
 
 
 def from_outbox(kept: OutboxEvent) -> Event:
-    """The event again."""
+    """The event again.
+
+    Raises:
+        RecordUnreadable: it is sealed, and no keyring was given.
+    """
+    refuse_sealed(kept.attributes)
     dataschema, extensions = None, {}
     if kept.attributes != _NO_ATTRIBUTES:
         attributes = _decode(kept.attributes)

@@ -17,14 +17,23 @@ from semel.core.record import Note, Status
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.clock import async_pause, sync_pause
 from semel.engine.sync_engine import SyncEngine
-from semel.errors import RecordNotFound
-from semel.events.dead_letters import DeadLetter, LetterName, RedriveReport, parse_letter_id, show_letter, unpack
+from semel.errors import RecordNotFound, RecordUnreadable
+from semel.events.dead_letters import (
+    DeadLetter,
+    LetterName,
+    RedriveReport,
+    check_readable,
+    parse_letter_id,
+    show_letter,
+    unpack,
+)
 from semel.events.deliveries import AsyncDeliveries, SyncDeliveries, ask_once
 from semel.events.delivery import Settings
 from semel.events.disposition import Disposition
 from semel.events.event import Event
 
 _PAGE: Final = 100
+_UNREADABLE: Final = "unreadable"
 _log: Final = logging.getLogger("semel")
 
 
@@ -64,12 +73,14 @@ class AsyncLetterbox:
 
         Raises:
             RecordNotFound: there is no such letter.
+            RecordUnreadable: it is sealed with a key that is not at hand; it was not touched.
         """
         query = LetterQuery(consumer=self._settings.name, id=name.id, record=name.record)
         page = await self._ask(ScanLetters(query, None, 1))
         if not page.letters:
             raise RecordNotFound(f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing ran.")
         (letter,) = page.letters
+        check_readable(letter)
         if not letter.readable:
             disposition = await self._deliveries.receive(*unpack(letter.content))
         else:
@@ -95,6 +106,9 @@ class AsyncLetterbox:
                 disposition = await self.redrive(parse_letter_id(id_))
             except RecordNotFound:
                 continue  # somebody else was quicker
+            except RecordUnreadable:
+                report.statuses[_UNREADABLE] += 1
+                continue
             report.statuses[disposition.status] += 1
         return report
 
@@ -164,12 +178,14 @@ class SyncLetterbox:
 
         Raises:
             RecordNotFound: there is no such letter.
+            RecordUnreadable: it is sealed with a key that is not at hand; it was not touched.
         """
         query = LetterQuery(consumer=self._settings.name, id=name.id, record=name.record)
         page = self._ask(ScanLetters(query, None, 1))
         if not page.letters:
             raise RecordNotFound(f"There is no dead letter {name.id.hex()[:16]} of {self._settings.name}; nothing ran.")
         (letter,) = page.letters
+        check_readable(letter)
         if not letter.readable:
             disposition = self._deliveries.receive(*unpack(letter.content))
         else:
@@ -195,6 +211,9 @@ class SyncLetterbox:
                 disposition = self.redrive(parse_letter_id(id_))
             except RecordNotFound:
                 continue  # somebody else was quicker
+            except RecordUnreadable:
+                report.statuses[_UNREADABLE] += 1
+                continue
             report.statuses[disposition.status] += 1
         return report
 

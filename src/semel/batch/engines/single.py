@@ -21,7 +21,7 @@ from semel.batch.async_runner import AsyncItemCall, AsyncRunner
 from semel.batch.batches import ITEM_FIELDS, Batch, parts_of
 from semel.batch.ends import is_rolled_back, status_of_record
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
-from semel.batch.items import SKIPPED, Skip, make_item_handler
+from semel.batch.items import SKIPPED, Skip, make_item_handler, refuse_sealed_items
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
 from semel.batch.sync_runner import SyncItemCall, SyncRunner
 from semel.core import codec
@@ -196,6 +196,7 @@ class AsyncSingleRunner(AsyncRunner):
         found = await self.ask(FindItems(self.batch.number, (id_,)))
         if not found.items:
             raise RecordNotFound(f"The batch {self.batch.id!r} has no item {id_!r}; nothing ran.")
+        refuse_sealed_items(found.items)
         (item,) = found.items
         if item.status == ItemStatus.PENDING:
             await self._prepare(item)
@@ -375,6 +376,7 @@ class SyncSingleRunner(SyncRunner):
         found = self.ask(FindItems(self.batch.number, (id_,)))
         if not found.items:
             raise RecordNotFound(f"The batch {self.batch.id!r} has no item {id_!r}; nothing ran.")
+        refuse_sealed_items(found.items)
         (item,) = found.items
         if item.status == ItemStatus.PENDING:
             self._prepare(item)

@@ -107,7 +107,7 @@ class ReadItems(msgspec.Struct, Asks["ItemsFound"], frozen=True):
     """Ask for the items at the positions from `first` to below `end`, of one status or of any.
 
     Of one status, `limit` says how many at most: the first ones. With `only_ends` nobody looks at their data, which
-    need not be readable then.
+    need not be readable then: a store that seals gives none, so no digest of an item may be taken of such an answer.
     """
 
     number: int

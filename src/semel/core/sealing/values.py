@@ -151,6 +151,20 @@ def missing_key_error(key_id: str, why: str = "which the keyring does not have")
     )
 
 
+def refuse_sealed(stored: bytes) -> None:
+    """Refuse what is sealed where nobody opened it: it would be taken for what it is not.
+
+    Raises:
+        RecordUnreadable: it is, so whoever reads it has no keyring.
+    """
+    if is_sealed(stored):
+        raise RecordUnreadable(
+            f"What is stored is sealed with the key {key_id_of(stored)!r}, and no keyring was given (seal=); nothing "
+            f"ran and nothing was changed. Give this engine the keyring that the others have.",
+            key_id=key_id_of(stored),
+        )
+
+
 def tampered_error(key_id: str) -> RecordUnreadable:
     """The error for sealed bytes that were changed, or moved from where they were sealed."""
     named = f" with the key {key_id!r}" if key_id else ""

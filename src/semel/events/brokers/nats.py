@@ -49,6 +49,7 @@ with requires("semel.events.brokers.nats", "nats"):
 IN_FLIGHT: Final = 256
 """Events that are published before the first is confirmed."""
 ACK_WAIT: Final = timedelta(seconds=30)
+_WRITTEN_TOGETHER: Final = 8
 _PULL_FOR: Final = 20.0
 _CONNECT_WITHIN: Final = 15.0
 _NOT_CONFIRMED: Final = (
@@ -526,7 +527,7 @@ class NatsPublisher:
         answers: list[Exception | None] = []
         for start in range(0, len(events), self._in_flight):
             some = events[start : start + self._in_flight]
-            sending = asyncio.gather(*(self._send(context, event) for event in some))
+            sending = asyncio.create_task(self._send_all(context, some))
             try:
                 waiting: set[asyncio.Future[Any]] = {sending, lost}
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -554,6 +555,25 @@ class NatsPublisher:
                 options = {**self._options, "allow_reconnect": False}
                 self._connection = await _connect(self._url, options, disconnected_cb=lose, closed_cb=lose), lost
             return self._connection
+
+    async def _send_all(self, context: JetStreamContext, events: Sequence[Event]) -> list[Exception | None]:
+        """Send events side by side, and wait until the broker has them.
+
+        The client writes when the loop has a moment: given a few at a time, the broker begins with the first while the
+        last is still made.
+        """
+        sent: list[asyncio.Task[Exception | None]] = []
+        try:
+            for start in range(0, len(events), _WRITTEN_TOGETHER):
+                few = events[start : start + _WRITTEN_TOGETHER]
+                sent += [asyncio.create_task(self._send(context, event)) for event in few]
+                await asyncio.sleep(0)
+            return await asyncio.gather(*sent)
+        except BaseException:
+            for one in sent:
+                one.cancel()
+            await asyncio.gather(*sent, return_exceptions=True)
+            raise
 
     async def _send(self, context: JetStreamContext, event: Event) -> Exception | None:
         try:

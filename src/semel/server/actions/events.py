@@ -20,8 +20,9 @@ from semel.core.operations import Read
 from semel.core.record import Status, instant
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
+from semel.errors import RecordUnreadable
 from semel.events import Consumer, Disposition
-from semel.events.dead_letters import LetterName, parse_letter_id
+from semel.events.dead_letters import LetterName, parse_letter_id, why_unreadable
 from semel.server.access import Permission, User
 from semel.server.actions.checks import ActionsBase, not_found_error
 from semel.server.audit import Audit
@@ -111,9 +112,16 @@ class EventActions(ActionsBase):
         return await self._find_letter(user, consumer, letter)
 
     async def letter_body(self, user: User, consumer: str, letter: str) -> StoredLetter:
-        """The same to look at its content, which is written into the audit chain."""
+        """The same to look at its content, which is written into the audit chain.
+
+        Raises:
+            NotPossible: it is sealed with a key that is not at hand.
+        """
         self.demand(user, Permission.BODY)
         found = await self._find_letter(user, consumer, letter)
+        why = why_unreadable(found)
+        if why is not None:
+            raise NotPossible(why.message, because=RecordUnreadable.code)
         await self.note_look(user, Permission.BODY, scope=found.scope, target=letter_target(found))
         return found
 
