@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from semel import DidNotHappen, Happened
+from semel import DidNotHappen, Happened, Record
 from semel.core.erasure.port import conceal_subject
 from semel.core.fingerprint import Secrets
+from semel.core.key import SHARED
 from semel.server import User
 from semel.server.actions import Actions
+from semel.server.actions.checks import BULK
+from semel.server.bulk import BulkActions, BulkRequest
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly
 from tests.server.desk import ACME, ADMIN, ERASER, OPERATOR, VIEWER, WHY, Desk
 
@@ -255,3 +258,57 @@ async def test_a_record_that_goes_on_after_it_was_found_is_not_decided_about(
         await getattr(desk.actions, what)(OPERATOR, seen.reference, reason=WHY, fence=seen.fence)
     assert (await desk.read("doubt")).status == ("in_doubt" if what == "cancel" else "failed")
     assert (await desk.outcomes())[-1] == "refused: not_possible"
+
+
+SHARED_ALONE = User("sara", {"admin"}, scopes={""})
+
+
+async def test_what_was_erased_in_a_scope_does_not_exist_for_those_of_the_shared_one(desk: Desk) -> None:
+    async def handler() -> str:
+        return "ch_1"
+
+    await desk.semel.run("shared", handler, operation="charge", scope=SHARED, fingerprint=None)
+    record = await desk.completed()
+    await desk.actions.erase(ADMIN, record.reference, reason=WHY)
+    listed = await desk.actions.list(SHARED_ALONE)
+    assert [one.key.value for one in listed.records] == ["shared"]
+    assert await desk.actions.count(SHARED_ALONE) == 1
+    for look in (desk.actions.show, desk.actions.history, desk.actions.body):
+        with pytest.raises(NotFound, match="There is no record"):
+            await look(SHARED_ALONE, record.reference)
+    assert (await desk.actions.show(ADMIN, record.reference)).erased
+    assert await desk.actions.count(ADMIN) == 2
+
+
+@pytest.mark.parametrize("filters", [{"operation": BULK}, {"reference": ""}], ids=str)
+async def test_items_of_bulk_actions_exist_for_those_alone_who_reach_every_scope(
+    desk: Desk, filters: dict[str, Any]
+) -> None:
+    item = await _bulk_item(desk)
+    listed = await desk.actions.list(SHARED_ALONE, **filters)
+    assert BULK not in {one.key.operation for one in listed.records}
+    assert BULK not in {one.operation for one in await desk.actions.counts(SHARED_ALONE, **filters)}
+    with pytest.raises(NotFound):
+        await desk.actions.show(SHARED_ALONE, item.reference)
+    assert item.reference in {one.reference for one in (await desk.actions.list(ADMIN, **filters)).records}
+
+
+@pytest.mark.parametrize("decide", ["resolve", "release", "cancel", "fail", "reopen", "erase"])
+async def test_nobody_decides_about_an_item_of_a_bulk_action_by_itself(desk: Desk, decide: str) -> None:
+    item = await _bulk_item(desk)
+    told: dict[str, dict[str, Any]] = {"resolve": {"resolution": Happened(1)}, "fail": {"error": "no"}}
+    with pytest.raises(NotPossible, match="item of a bulk action") as refused:
+        await getattr(desk.actions, decide)(ADMIN, item.reference, reason=WHY, **told.get(decide, {}))
+    assert refused.value.because == "bulk_item"
+    assert await desk.actions.show(ADMIN, item.reference) == item
+
+
+async def _bulk_item(desk: Desk) -> Record:
+    """What is kept of an item of a bulk action on all scopes."""
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    asked = BulkRequest(action="release", reason=WHY, records={"status": "in_doubt"}, id="b")
+    await bulk.start(ADMIN, asked)
+    await bulk.run("", "b")
+    (item,) = (await desk.actions.list(ADMIN, operation=BULK)).records
+    return item

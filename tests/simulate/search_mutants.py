@@ -222,6 +222,20 @@ def _() -> AbstractContextManager[Any]:
     return patch.object(memory, "matches", lambda record, query, now: matches(record, replace(query, scope=None), now))
 
 
+@record_mutant("what was erased is found where it is to be left out", "searched and erased", "search", "count")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(
+        memory, "matches", lambda record, query, now: matches(record, replace(query, hides_erased=False), now)
+    )
+
+
+@record_mutant("an operation is found that is to be left out", "searched", "search", "count")
+def _() -> AbstractContextManager[Any]:
+    return patch.object(
+        memory, "matches", lambda record, query, now: matches(record, replace(query, without_operation=None), now)
+    )
+
+
 @record_mutant("what is not searched by is found as well", "searched", "search")
 def _() -> AbstractContextManager[Any]:
     return patch.object(

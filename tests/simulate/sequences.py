@@ -53,6 +53,8 @@ QUERIES: Final = (
     *(Query(tag=("till", "7"), scope=scope) for scope in (None, "a")),
     Query(subject="ann", tag=("till", "7")),
     Query(operation="charge"),
+    Query(hides_erased=True),
+    Query(without_operation="charge", subject="ann"),
 )
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 LEASE, KEEP, QUIET = 300, 1_000, 200

@@ -102,7 +102,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records to list or count; what is None does not restrict.
 
     `stuck`: only what waits for somebody (`claim_rules.is_stuck`). `scan`: all records may be read where no index
-    leads to those asked for. `newest_first`: pages begin with the record created last.
+    leads to those asked for. `newest_first`: pages begin with the record created last. `hides_erased`: those that were
+    erased are left out, which have no scope any more. `without_operation`: those of one operation are left out.
     """
 
     status: Status | None = None
@@ -119,6 +120,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     stuck: bool = False
     scan: bool = False
     newest_first: bool = False
+    hides_erased: bool = False
+    without_operation: str | None = None
 
     @property
     def hides_internal(self) -> bool:

@@ -561,6 +561,7 @@ def query_of(filters: RecordFilter) -> Query:
     if stuck and status is not None:
         message = "stuck= chooses by status itself, so status= cannot be given beside it; nothing was read."
         raise UsageError(message)
+    texts: Any = {name: _text(name, filters.get(name)) for name in _TEXTS}
     return Query(
         status=status,
         scope=scope_text(filters.get("scope")),
@@ -570,7 +571,7 @@ def query_of(filters: RecordFilter) -> Query:
         stuck=bool(stuck),
         scan=bool(filters.get("scan", False)),
         newest_first=bool(filters.get("newest_first", False)),
-        **{name: _text(name, filters.get(name)) for name in _TEXTS},
+        **texts,
     )
 
 

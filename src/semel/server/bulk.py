@@ -43,13 +43,13 @@ from semel.engine.engine import RecordFilter, engine_of
 from semel.errors import BatchChanged, RecordNotFound, SemelError, UsageError
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
-from semel.server.actions.checks import check_reason, not_found_error
+from semel.server.actions.checks import BULK, check_reason, not_found_error
 from semel.server.actions.events import check_processed, letter_id
 from semel.server.actions.records import MOST as PAGE
 from semel.server.audit.targets import bulk_target
 from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
 
-OPERATION: Final = "semel:bulk"
+OPERATION: Final = BULK
 MOST_ITEMS: Final = 100_000
 LONGEST_VALUE: Final = 2000
 """Characters of the value that `resolve` states, as JSON: every item keeps it."""

@@ -80,6 +80,8 @@ def matches(record: StoredRecord, query: Query, now: int) -> bool:
         (query.reference, lambda: record.reference.startswith(query.reference or "")),
         (query.stuck or None, lambda: is_stuck(record, now)),
         (query.hides_internal or None, lambda: not is_internal(record.key.operation)),
+        (query.hides_erased or None, lambda: not record.erased),
+        (query.without_operation, lambda: record.key.operation != query.without_operation),
     )
     return all(wanted is None or holds() for wanted, holds in tests)
 
@@ -210,6 +212,10 @@ class _Conditions:
             self._add(f"{self._wording.position}(r.tags, {{}}) > 0", "tag", "text", _tag_text(query.tag))
         if query.hides_internal:
             self.terms.append("NOT (r.operation >= 'semel:' AND r.operation < 'semel;')")
+        if query.hides_erased:
+            self.terms.append("length(r.value) > 0")  # to `<>` a key of blanks is empty where texts are padded
+        if query.without_operation is not None:
+            self._add("r.operation <> {}", "without_operation", "text", storable(query.without_operation))
         if query.stuck:
             # All three words for the sake of partial indexes, which cover either what is open or what is not completed.
             self.terms.append("r.status IN ('running', 'in_doubt')")

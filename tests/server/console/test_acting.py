@@ -320,3 +320,11 @@ def test_a_viewer_looks_at_everything_and_is_offered_nothing(reader: Reader) -> 
         assert page.locator('a[href*="/act?"], form[action$="/act"], form[method=post]').count() == 0, place
     reader.opens("/audit", "viewer")
     expect(page.get_by_role("alert")).to_contain_text("vera may not audit")
+
+
+def test_who_has_scopes_is_told_that_a_record_was_erased_and_not_led_to_it(reader: Reader) -> None:
+    record = reader.site.completed("personal in a scope", {"name": "Ann"})
+    page = reader.opens(f"/act?do=erase&target={record.reference}", "acme")
+    give_reason(page, "Erase what is personal")
+    expect(page.get_by_role("status").filter(has_text="1 of 1 done")).to_be_visible()
+    assert reader.site.read("personal in a scope").erased

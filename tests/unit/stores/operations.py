@@ -247,6 +247,8 @@ class Sequences:
             tag=self._maybe((("a", "1"), ("ü", "\x00"), ("1", "a"))),
             stuck=self._random.random() < 0.1,
             scan=True,
+            hides_erased=self._random.random() < 0.15,
+            without_operation=self._maybe(("charge", "refund")),
         )
 
     def _maybe(self, choices: Sequence[T]) -> T | None:

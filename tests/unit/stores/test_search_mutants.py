@@ -15,6 +15,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from semel.core.operations import Claim, CountRecords, Purge, Query, Scan
 from semel.core.record import About, Status
@@ -40,6 +41,9 @@ QUERIES: Final = (
     Query(business_key="b-1", status=Status.COMPLETED),
     Query(stuck=True),
     Query(subject="ann", stuck=True),
+    Query(hides_erased=True),
+    Query(scope="", hides_erased=True),
+    Query(without_operation="charge"),
 )
 Switch = Callable[[], AbstractContextManager[Any]]
 
@@ -122,6 +126,16 @@ def _by_number_alone() -> AbstractContextManager[Any]:
     return one
 
 
+def _asking_otherwise(**changes: Any) -> Switch:
+    """Some of what is asked for is forgotten."""
+    select = search.select_records
+
+    def forget(query: Query, cursor: Any, wording: Any) -> Any:
+        return select(replace(query, **changes), cursor, wording)
+
+    return lambda: patch.object(dialect, "select_records", forget)
+
+
 MUTANTS: Final[dict[str, Switch]] = {
     "a value is not kept": _without_first_value,
     "rows are left after a sweep": statement("purge", " IS NOT NULL", " IS NULL"),
@@ -133,6 +147,8 @@ MUTANTS: Final[dict[str, Switch]] = {
     "a live lease is stuck": lambda: patch.object(
         dialect, "_WORDING", search.Wording(dialect._WORDING.mark, "(:now + 10000000000)", "instr")
     ),
+    "what was erased is not left out": _asking_otherwise(hides_erased=False),
+    "an operation is not left out": _asking_otherwise(without_operation=None),
     "every count is one": statement("count_records", "count(*)", "1"),
 }
 

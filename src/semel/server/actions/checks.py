@@ -20,6 +20,8 @@ from semel.server.refusals import Forbidden, Invalid, NotFound, ReadOnly, refusa
 
 T = TypeVar("T")
 LONGEST_REASON: Final = 1000
+BULK: Final = "semel:bulk"
+"""The operation of bulk actions and of their items, whose keys name records of any scope."""
 
 
 class ActionsBase:

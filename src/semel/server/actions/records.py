@@ -31,6 +31,7 @@ from semel.core.record import (
     Record,
     Resolution,
     Status,
+    StoredRecord,
     show_record,
 )
 from semel.engine.admin import (
@@ -47,7 +48,7 @@ from semel.engine.admin import (
 from semel.engine.engine import RecordFilter, engine_of, query_of
 from semel.errors import NotResolvable, ResultNotKept, UsageError
 from semel.server.access import Permission, User
-from semel.server.actions.checks import ActionsBase, check_reason, not_found_error
+from semel.server.actions.checks import BULK, ActionsBase, check_reason, not_found_error
 from semel.server.engines import perform
 from semel.server.refusals import Invalid, NotPossible, refusal_of
 
@@ -189,7 +190,7 @@ class RecordActions(ActionsBase):
         self.demand(user, permission)
         if force:
             self.demand(user, Permission.FORCE)
-        record = await self.find(user, reference)
+        record = await self._find_decidable(user, reference)
         if force and confirm != record.reference[:CONFIRMED]:
             raise Invalid(
                 f"To end a live lease, type the first {CONFIRMED} digits of the reference; nothing was changed.",
@@ -245,7 +246,7 @@ class RecordActions(ActionsBase):
     async def reopen(self, user: User, reference: str, *, reason: str, fence: int | None = None) -> Record:
         """Let a record run again that failed for good or was cancelled. Nothing runs now."""
         self.demand(user, Permission.REOPEN)
-        record = await self.find(user, reference)
+        record = await self._find_decidable(user, reference)
 
         async def decide() -> Record:
             _check_fence(record, fence)
@@ -261,7 +262,7 @@ class RecordActions(ActionsBase):
     async def erase(self, user: User, reference: str, *, reason: str, fence: int | None = None) -> Record:
         """Take out of a settled record what may be personal. It never runs again for it."""
         self.demand(user, Permission.ERASE)
-        record = await self.find(user, reference)
+        record = await self._find_decidable(user, reference)
 
         async def decide() -> Record:
             _check_fence(record, fence)
@@ -346,7 +347,7 @@ class RecordActions(ActionsBase):
                 because="reference",
             )
         page = await self._page(Query(reference=wanted), None, MOST)
-        found = [show_record(stored) for stored in page.records if user.reaches(stored.key.scope)]
+        found = [show_record(stored) for stored in page.records if _exists_for(user, stored)]
         if not found:
             raise not_found_error(f"record {wanted[:16]}")
         if len(found) > 1:
@@ -355,6 +356,12 @@ class RecordActions(ActionsBase):
             )
         return await self.told(self.semel.read(found[0].key)) or found[0]
 
+    async def _find_decidable(self, user: User, reference: str) -> Record:
+        record = await self.find(user, reference)
+        if is_bulk_item(record):
+            raise bulk_item_error(record)
+        return record
+
     def _queries(self, user: User, filters: RecordFilter, *, counts: bool = False) -> Sequence[Query]:
         """One query for each scope that is to be looked at."""
         try:
@@ -362,6 +369,8 @@ class RecordActions(ActionsBase):
             check_reach(engine_of(self.semel).store, query, counts=counts)
         except UsageError as error:
             raise refusal_of(error) from error
+        if user.scopes is not None:
+            query = replace(query, hides_erased=True, without_operation=BULK)
         return [replace(query, scope=scope) for scope in self.scopes_asked(user, query.scope)]
 
     async def _page(self, query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Page:
@@ -371,6 +380,27 @@ class RecordActions(ActionsBase):
 
 def _scan(query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Flow[Page]:
     return (yield from ask(Scan(query, cursor, limit)))
+
+
+def is_bulk_item(record: StoredRecord | Record) -> bool:
+    """Whether a record is of a bulk action: its key names a record, which may be of any scope."""
+    return record.key.operation == BULK
+
+
+def bulk_item_error(record: Record) -> NotPossible:
+    """The refusal to decide about an item of a bulk action by itself: that needs no permission of the action."""
+    return NotPossible(
+        f"The record {record.reference[:16]} is an item of a bulk action; nothing was changed. Pause, resume or cancel "
+        f"the bulk action instead.",
+        because="bulk_item",
+    )
+
+
+def _exists_for(user: User, stored: StoredRecord) -> bool:
+    """Whether a record exists for a user: what was erased has no scope any more, so it does for those alone of all."""
+    if user.scopes is None:
+        return True
+    return user.reaches(stored.key.scope) and not stored.erased and not is_bulk_item(stored)
 
 
 def _check_fence(record: Record, fence: int | None) -> None:

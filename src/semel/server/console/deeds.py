@@ -9,7 +9,7 @@ from typing import Final, Literal
 from semel.core.record import Record, Status
 from semel.engine.admin import is_reopenable, is_stated, not_erasable, not_reopenable, not_resolvable
 from semel.server.access import Permission
-from semel.server.actions.records import still_running_error
+from semel.server.actions.records import bulk_item_error, is_bulk_item, still_running_error
 
 Kind = Literal["record", "letter", "parked", "batch"]
 Asked = Literal["", "value", "error"]
@@ -161,6 +161,8 @@ def is_live(record: Record, now: datetime) -> bool:
 
 def why_not(deed: Deed, record: Record, now: datetime, *, force: bool = False) -> str:
     """Why something cannot be done to a record as it is now, in the words of the refusal; empty: it can."""
+    if is_bulk_item(record):
+        return bulk_item_error(record).message
     if is_live(record, now) and not (force and deed.name in _ENDS_DOUBT):
         return still_running_error(record).message
     if deed.name == "erase":

@@ -254,7 +254,8 @@ def _look(
 def _is_deep(context: RedisContext, query: Query) -> bool:
     """Whether more than status and times has to be looked at."""
     unnamed = query.operation is not None and not context.pattern.names_operation
-    return unnamed or query.scope is not None or bool(query.terms)
+    left_out = query.hides_erased or query.without_operation is not None
+    return unnamed or left_out or query.scope is not None or bool(query.terms)
 
 
 def _fits(context: RedisContext, key: str, reply: Reply, query: Query, now: int) -> tuple[int, bytes] | None:
@@ -274,8 +275,10 @@ def _fits(context: RedisContext, key: str, reply: Reply, query: Query, now: int)
 
 def _fits_deep(reply: Sequence[bytes | None], query: Query) -> bool:
     try:
-        (scope, operation, _), about = texts_of(reply[0]), about_of(reply[1])
+        (scope, operation, value), about = texts_of(reply[0]), about_of(reply[1])
     except RecordUnreadable:
+        return False
+    if (query.hides_erased and not value) or operation == query.without_operation:
         return False
     wanted = ((query.scope, scope), (query.operation, operation))
     return all(asked is None or asked == there for asked, there in wanted) and set(query.terms) <= set(about.terms())

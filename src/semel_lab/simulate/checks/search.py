@@ -16,6 +16,7 @@ from semel.core.record import About, Count, StoredRecord
 from semel_lab.simulate.checks.violation import Violation
 
 SEARCHED_SCOPES: Final = (None, "a", "b")
+SHARED_SCOPE: Final = ""
 _PAGE: Final = 10
 
 
@@ -30,7 +31,7 @@ class Known(NamedTuple):
 def check_search(known: Iterable[Known], said: Iterable[About], ask: Callable[[Any], Any]) -> None:
     """Search by everything that anybody has said, in every scope, and count; `ask` has the store answer."""
     there = sorted(known, key=lambda one: (one.record.created_us, one.record.key.digest))
-    for query in _queries(said):
+    for query in (*_queries(said), *_leaving_out(there)):
         expected = tuple(one.record for one in there if _fits(one, query))
         found = ask(Scan(query, None, _PAGE)).records
         if [one.nonce for one in found] != [one.nonce for one in expected]:
@@ -60,8 +61,18 @@ def _queries(said: Iterable[About]) -> Iterator[Query]:
             yield Query(tag=tag, scope=scope, scan=True)
 
 
+def _leaving_out(there: Iterable[Known]) -> Iterator[Query]:
+    """Everything but what was erased, also where that is found now, and everything but one operation."""
+    for scope in (None, SHARED_SCOPE):
+        yield Query(hides_erased=True, scope=scope, scan=True)
+    for operation in sorted({one.record.key.operation for one in there})[:1]:
+        yield Query(without_operation=operation, scan=True)
+
+
 def _fits(one: Known, query: Query) -> bool:
-    if query.scope not in (None, one.scope):
+    if query.scope not in (None, one.scope) or (query.hides_erased and one.record.erased):
+        return False
+    if one.record.key.operation == query.without_operation:
         return False
     if query.subject is not None:
         return one.about.subject == query.subject

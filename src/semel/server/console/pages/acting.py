@@ -102,7 +102,8 @@ async def carry_out(view: View) -> Response:
         typed = {name: given.first(name) for name in ("reason", "value", "error")}
         return view.page("act.html", here="", code=400, plan=plan, problem=refused.message, typed=typed)
     came = [await _try(work, target) for target in plan.targets]
-    if len(came) == 1 and came[0].is_done and plan.deed.kind == "record":
+    is_gone = plan.deed.name == "erase" and view.user.scopes is not None  # it has lost its scope
+    if len(came) == 1 and came[0].is_done and plan.deed.kind == "record" and not is_gone:
         return view.redirect(came[0].target.place, done=plan.deed.name)
     return view.page("acted.html", here="", plan=plan, came=came, done=sum(one.is_done for one in came))
 

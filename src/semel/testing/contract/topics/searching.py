@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
-from semel.core.operations import Counted, CountFailure, Page, Query, Scan
+from semel.core.operations import Counted, CountFailure, CountRecords, Counts, Page, Query, Scan
 from semel.core.policy import Policy
 from semel.core.record import About, Cancelled, Count, DidNotHappen, Failure, Happened, Status
 from semel.core.store import Capability
@@ -74,6 +74,16 @@ async def _pages(world: World, query: Query) -> list[bytes]:
         cursor = page.cursor
         if cursor is None:
             return found
+
+
+async def _left(world: World, query: Query) -> list[str]:
+    """The keys that a query finds, in order; as many have to be counted."""
+    (page,) = await world.perform(Scan(query, None, 10))
+    (counts,) = await world.perform(CountRecords(query))
+    assert isinstance(page, Page)
+    assert isinstance(counts, Counts)
+    assert sum(one.number for one in counts.counts) == len(page.records)
+    return sorted(record.key.value for record in page.records)
 
 
 class SearchContract(Contract):
@@ -191,6 +201,27 @@ class SearchContract(Contract):
         await client.run(about=ABOUT)
         await client.erase()
         assert await _found(client, **query) == []
+
+    async def test_what_was_erased_can_be_left_out(self, world: World) -> None:
+        client = world.client()
+        await client.run(" ")
+        await client.run("erased", scope="acme")
+        await client.run("kept", scope="acme")
+        await client.erase("erased", scope="acme")
+        assert await _left(world, Query(scope="", scan=True)) == ["", " "]
+        assert await _left(world, Query(scope="", scan=True, hides_erased=True)) == [" "]
+        assert await _left(world, Query(scan=True, hides_erased=True)) == [" ", "kept"]
+
+    async def test_records_of_an_operation_can_be_left_out(self, world: World) -> None:
+        client = world.client()
+        await client.run("paid", operation="pay", about={"subject": "ann"})
+        await client.run("refunded", operation="refund", about={"subject": "ann"})
+        reference = (await client.read("paid", operation="pay")).reference[:8]
+        assert await _left(world, Query(scan=True, without_operation="pay")) == ["refunded"]
+        assert await _left(world, Query(scan=True, without_operation="pay", operation="refund")) == ["refunded"]
+        assert await _left(world, Query(scan=True, without_operation="pay", subject="ann")) == ["refunded"]
+        assert await _left(world, Query(scan=True, without_operation="pay", operation="pay")) == []
+        assert await _left(world, Query(scan=True, without_operation="pay", reference=reference)) == []
 
     @pytest.mark.parametrize(
         "resolution", [Happened("x"), DidNotHappen(), Cancelled()], ids=lambda one: type(one).__name__
