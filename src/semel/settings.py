@@ -179,6 +179,7 @@ TABLES: Final[Mapping[str, Mapping[str, Reader]]] = {
         "names": _read_texts,
         "proxies": _read_texts,
         "open_metrics": _read_flag,
+        "anchor": _read_text,
         "console": _read_flag,
         "consumers": _read_texts,
         "links": _read_links,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from semel.core.key import SHARED
 from semel.server import User
 from semel.server.actions import Actions
 from semel.server.actions.checks import BULK
+from semel.server.audit import Anchor, write_anchors
 from semel.server.bulk import BulkActions, BulkRequest
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly
 from tests.server.desk import ACME, ADMIN, ERASER, OPERATOR, VIEWER, WHY, Desk
@@ -312,3 +314,16 @@ async def _bulk_item(desk: Desk) -> Record:
     await bulk.run("", "b")
     (item,) = (await desk.actions.list(ADMIN, operation=BULK)).records
     return item
+
+
+async def test_a_chain_that_is_gone_is_found_by_what_was_written_down_elsewhere(desk: Desk, tmp_path: Path) -> None:
+    await desk.audit.append(scope="acme", actor="olga", action="look", target="x", reason=WHY)
+    place = tmp_path / "anchors"
+    desk.actions.anchor = str(place)
+    (report,) = await desk.actions.verify_audit(ADMIN)
+    assert (report.is_whole, report.anchors) == (True, 0)
+    write_anchors(place, [*await desk.audit.seal(), Anchor("globex", 3, "ab" * 32, 1)])
+    (report,) = await desk.actions.verify_audit(ADMIN)
+    assert ([fault.scope for fault in report.faults], report.anchors) == (["globex"], 2)
+    (report,) = await desk.actions.verify_audit(ACME)
+    assert (report.is_whole, report.anchors) == (True, 1)

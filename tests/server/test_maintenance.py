@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from semel import AsyncSemel, DidNotHappen, Policy, Semel
 from semel.errors import StoreUnavailable
+from semel.server.audit import read_anchors
 from semel.server.bulk import BulkActions, BulkRequest, BulkRunner
 from semel.server.engines import as_async, run_sweep
 from semel.server.maintenance import Maintenance
@@ -116,3 +118,24 @@ async def test_hooks_of_an_engine_for_threads_are_asked_in_a_thread() -> None:
     record = await known.read("k", operation="charge")
     assert record is not None
     assert record.retryable
+
+
+async def test_seals_are_written_down_elsewhere_once(desk: Desk, tmp_path: Path) -> None:
+    place = tmp_path / "anchors"
+    maintenance = make(desk, anchor=str(place))
+    for scope in ("", "acme"):
+        await desk.audit.append(scope=scope, actor="olga", action="look", target="x", reason=WHY)
+    for _ in range(2):
+        await maintenance.seal_once(desk.audit)
+    assert [(anchor.scope, anchor.seq) for anchor in read_anchors(place)] == [("", 1), ("acme", 1)]
+    await desk.audit.append(scope="acme", actor="olga", action="look", target="x", reason=WHY)
+    await maintenance.seal_once(desk.audit)
+    assert [(anchor.scope, anchor.seq) for anchor in read_anchors(place)] == [("", 1), ("acme", 1), ("acme", 2)]
+
+
+async def test_a_place_that_cannot_be_written_does_not_keep_the_chain_from_being_sealed(
+    desk: Desk, tmp_path: Path
+) -> None:
+    await desk.audit.append(scope="", actor="olga", action="look", target="x", reason=WHY)
+    await make(desk, anchor=str(tmp_path / "gone" / "anchors")).seal_once(desk.audit)
+    assert (await desk.audit.verify()).sealed == 1

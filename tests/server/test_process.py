@@ -115,14 +115,21 @@ def test_this_machine_is_reached_by_its_own_names_alone(host: str) -> None:
     ("table", "topics"),
     [
         ({}, []),
-        ({"host": "0.0.0.0", "public": True}, ["server address"]),  # noqa: S104 - the point
-        ({"authentication": False}, ["server users"]),
+        ({"host": "0.0.0.0", "public": True, "anchor": "here"}, ["server address"]),  # noqa: S104 - the point
+        ({"authentication": False, "anchor": "here"}, ["server users"]),
+        ({"anchor": "here"}, []),
+        ({"anchor": "no/such/folder/anchors"}, ["audit anchors"]),
     ],
 )
 def test_the_doctor_is_told_what_to_fix(table: dict[str, Any], topics: list[str]) -> None:
     findings = examine_server(table)
     assert [finding.topic for finding in findings] == topics
     assert all(finding.verdict == "fix" for finding in findings)
+
+
+def test_the_doctor_is_told_that_seals_are_written_down_nowhere() -> None:
+    (finding,) = examine_server({"port": 8787})
+    assert (finding.topic, finding.verdict) == ("audit anchors", "note")
 
 
 @pytest.mark.parametrize(("lines", "code"), [((), 0), (("[server]", "authentication = false"), 1)])

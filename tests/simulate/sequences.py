@@ -53,7 +53,7 @@ QUERIES: Final = (
     *(Query(tag=("till", "7"), scope=scope) for scope in (None, "a")),
     Query(subject="ann", tag=("till", "7")),
     Query(operation="charge"),
-    Query(hides_erased=True),
+    Query(hides_erased=True, operation="charge"),
     Query(without_operation="charge", subject="ann"),
 )
 FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))

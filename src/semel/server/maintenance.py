@@ -16,7 +16,7 @@ from typing import Any, Final
 from semel.api import AsyncSemel, Semel
 from semel.errors import SemelError
 from semel.events import Relay
-from semel.server.audit import Audit
+from semel.server.audit import Anchor, Audit, write_anchors
 from semel.server.bulk import BulkRunner
 from semel.server.engines import run_sweep
 
@@ -38,6 +38,7 @@ class Maintenance:
         due: when the next sweep is due.
         limit: how many records one sweep deletes, and marks, at most.
         relay: what publishes the outbox; None: somebody else does.
+        anchor: the file that the seals are written down in; None: nowhere.
         pause: lets time pass; tests put another one here.
     """
 
@@ -50,6 +51,7 @@ class Maintenance:
         due: Due,
         limit: int | None = None,
         relay: Relay | None = None,
+        anchor: str | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._semel = semel
@@ -58,6 +60,8 @@ class Maintenance:
         self._due = due
         self._limit = limit
         self._relay = relay
+        self._anchor = anchor
+        self._anchored: frozenset[Anchor] = frozenset()
         self._pause = pause
 
     @asynccontextmanager
@@ -65,7 +69,7 @@ class Maintenance:
         """Do all of it as long as the block lasts; what is under way then is left to the next process."""
         loops = [self._sweep_when_due()]
         if self._audit is not None:
-            loops.append(self._seal())
+            loops.append(self._seal(self._audit))
         if self._relay is not None:
             loops.append(self._run_relay(self._relay))
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -81,6 +85,18 @@ class Maintenance:
         await self._try("a sweep", run_sweep(self._semel, self._limit))
         await self._try("looking for bulk actions", self._runner.resume())
 
+    async def seal_once(self, audit: Audit) -> None:
+        """Seal the chains, and write down elsewhere what is not there yet."""
+        await self._try("sealing the audit chain", self._seal_and_anchor(audit))
+
+    async def _seal_and_anchor(self, audit: Audit) -> None:
+        anchors = frozenset(await audit.seal())
+        if self._anchor is None or anchors <= self._anchored:
+            return
+        ordered = sorted(anchors, key=lambda anchor: (anchor.scope, anchor.seq))
+        await asyncio.to_thread(write_anchors, self._anchor, ordered)
+        self._anchored = anchors
+
     async def _sweep_when_due(self) -> None:
         while True:
             await self.sweep_once()
@@ -89,11 +105,10 @@ class Maintenance:
             while (left := due - datetime.now(UTC)) > timedelta(0):
                 await self._pause(min(left, _LONGEST_WAIT).total_seconds())
 
-    async def _seal(self) -> None:
-        assert self._audit is not None  # noqa: S101 - asked by `running`
+    async def _seal(self, audit: Audit) -> None:
         while True:
             await self._pause(SEAL_EVERY.total_seconds())
-            await self._try("sealing the audit chain", self._audit.seal())
+            await self.seal_once(audit)
 
     async def _run_relay(self, relay: Relay) -> None:
         while True:

@@ -68,12 +68,14 @@ def make_server_app(
         return _running(
             api,
             tokens,
-            Maintenance(semel, api.runner, api.actions.audit, due=due, limit=limit, relay=relay),
+            Maintenance(
+                semel, api.runner, api.actions.audit, due=due, limit=limit, relay=relay, anchor=settings.anchor
+            ),
             known,
             show_first_token,
         )
 
-    return make_app(
+    app = make_app(
         semel,
         tokens=tokens,
         anybody=tokens is None,
@@ -84,6 +86,8 @@ def make_server_app(
         pages=partial(_console_pages, settings) if settings.console else None,
         background=background,
     )
+    app.state.api.actions.anchor = settings.anchor
+    return app
 
 
 def _tokens_of(semel: AsyncSemel) -> Tokens:

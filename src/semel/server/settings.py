@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from semel.errors import UsageError
@@ -32,6 +34,7 @@ class ServerSettings:
         open_metrics: whether metrics are shown without signing in.
         console: whether there are pages for browsers.
         consumers: consumers whose dead letters can be redriven, as `module:object`.
+        anchor: the file that seals of the audit chain are written down in, each minute.
         links: addresses elsewhere that pages lead to, by what they are called, as for `console_app`.
     """
 
@@ -44,6 +47,7 @@ class ServerSettings:
     open_metrics: bool = False
     console: bool = True
     consumers: tuple[str, ...] = ()
+    anchor: str | None = None
     links: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
@@ -80,8 +84,8 @@ class ServerSettings:
 
 
 def examine_server(table: Mapping[str, Any]) -> list[Finding]:
-    """What is to be fixed about the table `[server]`; nothing where it is as it is by default."""
-    return find_risks(ServerSettings(**table))
+    """What is to be fixed about the table `[server]`; nothing where there is none, so that nobody is asked to serve."""
+    return find_risks(ServerSettings(**table)) if table else []
 
 
 def find_risks(made: ServerSettings) -> list[Finding]:
@@ -96,4 +100,15 @@ def find_risks(made: ServerSettings) -> list[Finding]:
     if made.open_metrics:
         advice = "Give Prometheus a token of a viewer, and remove open_metrics from [server]."
         findings.append(Finding("server metrics", "shown to everybody who reaches it", "note", advice))
-    return findings
+    return [*findings, *_examine_anchor(made.anchor)]
+
+
+def _examine_anchor(path: str | None) -> list[Finding]:
+    topic = "audit anchors"
+    if path is None:
+        advice = 'Write anchor = "FILE" into [server], on another machine or in a place that keeps versions.'
+        return [Finding(topic, "none: whoever owns the tables can cut off or empty chains unnoticed", "note", advice)]
+    file = Path(path)
+    if os.access(file if file.exists() else file.parent, os.R_OK | os.W_OK):
+        return []
+    return [Finding(topic, f"{path} cannot be written", "fix", "Make its folder, or let this user write there.")]

@@ -216,7 +216,8 @@ def _report_object(report: AuditReport) -> dict[str, Any]:
     faults = [
         {"scope": fault.scope, "seq": fault.seq, "kind": fault.kind, "text": fault.text} for fault in report.faults
     ]
-    return {"whole": report.is_whole, "entries": report.entries, "sealed": report.sealed, "faults": faults}
+    told = {"whole": report.is_whole, "entries": report.entries, "sealed": report.sealed, "anchors": report.anchors}
+    return {**told, "faults": faults}
 
 
 def _print_report(report: AuditReport) -> None:
@@ -227,3 +228,5 @@ def _print_report(report: AuditReport) -> None:
     counts = f"{report.entries} entries in {report.scopes} chains, {report.sealed} of them sealed"
     verdict = ("whole", "bold green") if report.is_whole else (f"{len(report.faults)} faults", "bold red")
     out.print(Text.assemble(verdict, f": {counts}"))
+    if not report.anchors:
+        out.print(as_text("No anchor was compared: give --anchor to find what was cut off with its head.", "yellow"))

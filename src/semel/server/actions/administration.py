@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from semel.server.access import Permission, User
 from semel.server.actions.checks import ActionsBase, not_found_error
-from semel.server.audit import Audit, AuditEntry, AuditReport
+from semel.server.audit import Anchor, Audit, AuditEntry, AuditReport, read_anchors
 from semel.server.refusals import NotPossible
 from semel.server.tokens import NewToken, Token, Tokens
 
@@ -23,6 +25,8 @@ class Administration(ActionsBase):
     """The audit chain: entries, verify. Tokens: list, add, revoke."""
 
     tokens: Tokens | None = None
+    anchor: str | None = None
+    """The file that seals are written down in; None: nowhere."""
 
     async def audit_entries(
         self,
@@ -57,10 +61,17 @@ class Administration(ActionsBase):
         return await self.told(read())
 
     async def verify_audit(self, user: User, *, scope: str | None = None) -> tuple[AuditReport, ...]:
-        """Compare the chains that exist for a user with what was written: one report, or one for each scope."""
+        """Compare the chains that exist for a user with what was written: one report, or one for each scope.
+
+        Seals that were written down elsewhere are compared, where this server writes them down.
+        """
         self.demand(user, Permission.AUDIT)
-        scopes = self.scopes_asked(user, scope)
-        return tuple([await self.told(self._chain().verify(scope=one)) for one in scopes])
+        scopes, chain = self.scopes_asked(user, scope), self._chain()
+        anchors = await self.told(asyncio.to_thread(self._read_anchors))
+        return tuple([await self.told(chain.verify(scope=one, anchors=anchors)) for one in scopes])
+
+    def _read_anchors(self) -> list[Anchor]:
+        return read_anchors(self.anchor) if self.anchor is not None and Path(self.anchor).exists() else []
 
     async def list_tokens(self, user: User) -> tuple[Token, ...]:
         """All tokens, by name, those that are of no use any more too."""

@@ -449,14 +449,16 @@ class AuditReportView(msgspec.Struct, frozen=True):
     entries: int
     sealed: int
     faults: list[str]
+    anchors: int
 
     @staticmethod
     def of(reports: tuple[AuditReport, ...]) -> AuditReportView:
         """As it is shown."""
         faults = [f"{fault.scope or 'shared'} {fault.seq}: {fault.text}" for one in reports for fault in one.faults]
-        return AuditReportView(
-            not faults, sum(one.entries for one in reports), sum(one.sealed for one in reports), faults
+        entries, sealed, anchors = (
+            sum(getattr(one, name) for one in reports) for name in ("entries", "sealed", "anchors")
         )
+        return AuditReportView(not faults, entries, sealed, faults, anchors)
 
 
 class TokenView(msgspec.Struct, frozen=True, kw_only=True):

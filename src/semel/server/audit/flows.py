@@ -112,12 +112,15 @@ class AuditReport:
         sealed: how many of them are sealed.
         faults: what is not as it was written; empty: all is whole.
         scopes: how many chains there are.
+        anchors: how many seals were compared that were written down elsewhere; without any, what is gone together with
+            its head, and what was hashed anew, is not found.
     """
 
     entries: int
     sealed: int
     faults: tuple[AuditFault, ...]
     scopes: int
+    anchors: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -316,7 +319,8 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
         if anchor.scope not in known and scope in (None, anchor.scope):
             text = f"entry {anchor.seq}: an anchor reaches this far, and the chain is gone"
             faults.append(AuditFault(anchor.scope, anchor.seq, "truncation", text))
-    return AuditReport(entries, sealed, tuple(faults), len(heads))
+    compared = sum(scope in (None, anchor.scope) for anchor in anchors)
+    return AuditReport(entries, sealed, tuple(faults), len(heads), compared)
 
 
 def _check_chain(
