@@ -19,6 +19,7 @@ from semel.cli import main
 from semel.errors import UsageError
 from semel.server.settings import ServerSettings, examine_server
 from tests.processes import child
+from tests.servers.redis import Keys as RedisKeys
 
 MOST_MEMORY = 100 * 1024 * 1024
 MOST_SECONDS = 2.0
@@ -130,6 +131,39 @@ def test_the_doctor_is_told_what_to_fix(table: dict[str, Any], topics: list[str]
 def test_the_doctor_is_told_that_seals_are_written_down_nowhere() -> None:
     (finding,) = examine_server({"port": 8787})
     assert (finding.topic, finding.verdict) == ("audit anchors", "note")
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (("[relay]", 'publisher = "foo://bar"'), "begins with none of amqp://"),
+        (("[server]", 'consumers = ["nowhere:nothing"]'), "There is no module nowhere"),
+        (("[server.links]", 'trace = "javascript:alert(1)"'), "has to begin with https://"),
+        (("[server]", 'host = "0.0.0.0"'), "Write public = true"),
+    ],
+    ids=str,
+)
+def test_a_check_finds_what_the_server_would_not_start_with(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: tuple[str, ...],
+    found: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    settings = write_settings(tmp_path, *lines)
+    assert main(["serve", str(settings), "--check"]) == 1
+    assert found in " ".join(capsys.readouterr().out.split())
+    assert main(["serve", str(settings)]) == 2
+    assert found in capsys.readouterr().err
+
+
+def test_a_check_finds_that_nobody_could_sign_in(
+    redis_keys: RedisKeys, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    assert main(["serve", redis_keys.url, "--check"]) == 1
+    assert "keeps no tokens" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("lines", "code"), [((), 0), (("[server]", "authentication = false"), 1)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 from rich import box
@@ -13,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.api import AsyncSemel, Semel, keyring_of
-from semel.cli.exit_codes import OTHER
+from semel.cli.exit_codes import OTHER, Refused
 from semel.cli.printing import as_text, console
 from semel.cli.schedule import Schedule
 from semel.cli.store_option import (
@@ -28,9 +30,9 @@ from semel.cli.store_option import (
 from semel.core.observer import Logging
 from semel.core.store import Capability
 from semel.engine.engine import EngineBase, engine_of
-from semel.errors import UsageError
+from semel.errors import SemelError, UsageError
 from semel.extras import requires
-from semel.server.settings import ServerSettings, examine_server
+from semel.server.settings import ServerSettings, find_risks
 from semel.settings import Settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
 from semel.stores.wrapper import innermost_store
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from semel.events import Relay
 
+T = TypeVar("T")
 _EVERY: Final = timedelta(minutes=15)
 _STYLES: Final = {"ok": "green", "note": "yellow", "fix": "bold red"}
 
@@ -76,7 +79,8 @@ def serve(
     table = dict({} if settings is None else settings.server)
     table |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     if check:
-        _check(url, app, [*_examine_keys(settings), *examine_server(table)])
+        refusals = _find_refusals(url, app, settings, table, consumer or [])
+        _check(url, app, [*_examine_keys(settings), *find_risks(ServerSettings(**table))], refusals)
         return
     made = ServerSettings.of(table)
     made = replace(made, consumers=(*made.consumers, *(consumer or ())))
@@ -88,7 +92,7 @@ def serve(
         made,
         due=Schedule(cleanup.get("check_every", _EVERY), cleanup.get("at")).due,
         limit=cleanup.get("limit"),
-        consumers=_consumers(made.consumers),
+        consumers=[_load_consumer(path) for path in made.consumers],
         relay=relaying,
         registry=registry,
         show_first_token=_show_first_token,
@@ -139,12 +143,10 @@ def count_calls(engine: EngineBase) -> CollectorRegistry:
     return counting.registry
 
 
-def _consumers(paths: tuple[str, ...]) -> list[Any]:
-    if not paths:
-        return []
+def _load_consumer(path: str) -> Any:
     from semel.cli.commands.events.letters import load_consumer
 
-    return [load_consumer(path) for path in paths]
+    return load_consumer(path)
 
 
 def make_relay(settings: Settings | None, semel: Semel | AsyncSemel) -> Relay | None:
@@ -183,8 +185,36 @@ def _examine_keys(settings: Settings | None) -> list[Finding]:
     return [] if sealer is None else [Finding("seal keys", f"{sealer.active} seals", "ok", "")]
 
 
-def _check(url: str | None, app: str | None, findings: list[Finding]) -> None:
+def _find_refusals(
+    url: str | None, app: str | None, settings: Settings | None, table: dict[str, Any], consumers: list[str]
+) -> list[Finding]:
+    """Why the server would not start: everything that it is made of is made, and nothing of it is started."""
+    from semel.server.process import make_server_app
+
+    found: list[Finding] = []
+
+    def attempt(topic: str, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except (Refused, SemelError) as error:
+            found.append(Finding(topic, error.message, "fix", f"semel serve would not start: see {topic}."))
+            return None
+
+    made = attempt("[server] host", lambda: ServerSettings.of(table)) or ServerSettings(**table)
+    engine = attempt("the store", lambda: _engine(url, app))
+    for path in (*made.consumers, *consumers):
+        attempt(f"consumer {path}", partial(_load_consumer, path))
+    if engine is not None:
+        semel, registry = engine
+        attempt("[relay]", lambda: make_relay(settings, semel))
+        attempt("[server]", lambda: make_server_app(semel, made, due=Schedule().due, registry=registry))
+    return found
+
+
+def _check(url: str | None, app: str | None, findings: list[Finding], refusals: list[Finding]) -> None:
     """Print what was found about store and settings; exit code 1 where something has to be fixed."""
+    told = {finding.found for finding in findings}
+    findings = [*findings, *(one for one in refusals if one.found not in told)]
     store = innermost_store(engine_of(load_engine(app)).store) if app is not None else store_at(url)
     if Capability.EXAMINE in store.capabilities:
         findings = [*admin_of(store, Capability.EXAMINE).examine(DEFAULT_HORIZON), *findings]
