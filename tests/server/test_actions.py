@@ -42,7 +42,7 @@ async def test_the_chain_holds_neither_key_nor_value(desk: Desk) -> None:
     assert "the-secret" not in repr(await desk.entries())
 
 
-@pytest.mark.parametrize("reason", ["", "   ", None, "x" * 1001])
+@pytest.mark.parametrize("reason", ["", "   ", None, "x" * 1001, "a\0b"])
 async def test_a_change_without_a_usable_reason_is_refused(desk: Desk, reason: Any) -> None:
     record = await desk.in_doubt()
     with pytest.raises(Invalid, match="reason"):

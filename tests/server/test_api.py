@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -91,6 +92,40 @@ async def test_a_body_that_cannot_be_used_is_refused(desk: Desk, site: Site, bod
     record = await desk.in_doubt()
     assert (await site.post(f"/records/{record.reference}/cancel", body)).status_code == 422
     assert (await desk.read("doubt")).status == "in_doubt"
+
+
+LONG = 10**30
+
+
+@pytest.mark.parametrize("path", [f"/records?limit={LONG}", f"/streams/x/parked?after={LONG}", f"/audit?limit={LONG}"])
+async def test_a_number_that_no_store_can_keep_is_refused_in_a_query(site: Site, path: str) -> None:
+    assert (await site.get(path, "adam")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("/sweep", {"limit": LONG}, 422),
+        (f"/streams/x/parked/{LONG}/release", {}, 404),
+        (f"/streams/x/parked/{LONG}/drop", {}, 404),
+        ("/records/00000000/cancel", {"fence": LONG}, 422),
+    ],
+)
+async def test_a_number_that_no_store_can_keep_is_refused_in_a_change(
+    site: Site, path: str, body: dict[str, Any], code: int
+) -> None:
+    assert (await site.post(path, {"reason": WHY, **body}, "adam")).status_code == code
+
+
+@pytest.mark.parametrize("days", [LONG, 10**12, 100_000, -1])
+async def test_a_token_that_lasts_too_long_is_refused(desk: Desk, days: int) -> None:
+    tokens = Tokens(desk.semel)
+    made = await tokens.create("root", roles=["admin"], scopes=None, expires_in=timedelta(days=1), by="t")
+    app = make_app(desk.semel, tokens=tokens)
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://semel.test")
+    headers = {"authorization": f"Bearer {made.secret}"}
+    body = {"name": "robot", "roles": ["viewer"], "expires_in": days}
+    assert (await client.post("/api/v1/tokens", json=body, headers=headers)).status_code == 422
 
 
 INJECTIONS = ["' OR '1'='1", "x'; DROP TABLE semel_record; --", "%", "_", "\\", "\x00", "{}", "[1]", "\U0001d54f" * 50]

@@ -159,6 +159,9 @@ def new_token(
         )
     if not roles:
         raise UsageError("A token without a role may do nothing; nothing was made. Give it a role.")
+    for what, given in (("roles", roles), ("scopes", scopes or ())):
+        if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+            raise UsageError(f"{what}= must be a list of texts, not {given!r:.100}; nothing was made.")
     User(name, roles, scopes)
     if scopes is not None and (len(scopes) > _MOST_SCOPES or any(len(scope) > 255 for scope in scopes)):  # noqa: PLR2004 - as of a key
         raise UsageError(f"A token has at most {_MOST_SCOPES} scopes of at most 255 characters; nothing was made.")

@@ -157,6 +157,9 @@ async def test_a_name_is_used_once(semel: AsyncSemel) -> None:
         {"name": ""},
         {"name": "x" * 65},
         {"by": ""},
+        {"scopes": "acme"},
+        {"scopes": [1]},
+        {"roles": "viewer"},
     ],
     ids=str,
 )

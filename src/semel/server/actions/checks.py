@@ -124,10 +124,12 @@ def check_reason(reason: object) -> str:
     """The reason, without what surrounds it.
 
     Raises:
-        Invalid: it is none, or too long.
+        Invalid: it is none, too long, or holds what no audit entry can.
     """
     if not isinstance(reason, str) or not reason.strip():
         raise Invalid("A reason is needed, for those who read the record later; nothing was changed.", because="reason")
+    if "\0" in reason:
+        raise Invalid("A reason holds no NUL character; nothing was changed.", because="reason")
     if len(reason) > LONGEST_REASON:
         raise Invalid(
             f"A reason has at most {LONGEST_REASON} characters; nothing was changed. Say it in fewer.", because="reason"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -11,6 +11,12 @@ from semel.batch.status import BatchState
 from semel.core.key import SHARED
 from semel.engine.engine import RecordFilter
 from semel.server.bulk import LetterFilter
+
+MOST: Final = 2**62
+Number = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
+"""What a store can keep; a longer one no program has made."""
+Days = Annotated[int, msgspec.Meta(ge=-100_000, le=100_000)]
+"""What a length of time can be made of, before anybody asks whether it is too long."""
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +66,7 @@ class ListRecords(Filter, frozen=True, kw_only=True):
     """Which records, and which page of them."""
 
     cursor: str | None = None
-    limit: int = 50
+    limit: Number = 50
 
 
 class ListLetters(Query, frozen=True, kw_only=True):
@@ -72,14 +78,14 @@ class ListLetters(Query, frozen=True, kw_only=True):
     scope: str | None = None
     before: datetime | None = None
     cursor: str | None = None
-    limit: int = 50
+    limit: Number = 50
 
 
 class ListParked(Query, frozen=True, kw_only=True):
     """Which page of parked events."""
 
-    after: int = 0
-    limit: int = 50
+    after: Number = 0
+    limit: Number = 50
 
 
 class ListBatches(Query, frozen=True, kw_only=True):
@@ -87,7 +93,7 @@ class ListBatches(Query, frozen=True, kw_only=True):
 
     state: BatchState | None = None
     scope: str | None = None
-    limit: int = 100
+    limit: Number = 100
 
 
 class OfScope(Query, frozen=True, kw_only=True):
@@ -99,8 +105,8 @@ class OfScope(Query, frozen=True, kw_only=True):
 class ListRefusals(OfScope, frozen=True, kw_only=True):
     """Which page of refusals."""
 
-    after: int | None = None
-    limit: int = 100
+    after: Number | None = None
+    limit: Number = 100
 
 
 class ListAudit(Query, frozen=True, kw_only=True):
@@ -112,7 +118,7 @@ class ListAudit(Query, frozen=True, kw_only=True):
     target: str | None = None
     only_open: bool = False
     before: str | None = None
-    limit: int = 50
+    limit: Number = 50
 
 
 class VerifyAudit(Query, frozen=True, kw_only=True):
@@ -140,7 +146,7 @@ class EraseSubject(Body, frozen=True, kw_only=True):
 class Decision(Reason, frozen=True, kw_only=True):
     """A decision about a record. With `fence` it is refused where the record has changed since it was looked at."""
 
-    fence: int | None = None
+    fence: Number | None = None
 
 
 class Ending(Decision, frozen=True, kw_only=True):
@@ -166,7 +172,7 @@ class Fail(Ending, frozen=True, kw_only=True):
 class Sweep(Reason, frozen=True, kw_only=True):
     """Delete and mark at most so many."""
 
-    limit: int | None = None
+    limit: Number | None = None
 
 
 class OnScope(Reason, frozen=True, kw_only=True):
@@ -208,7 +214,7 @@ class AddToken(Body, frozen=True, kw_only=True):
     name: str
     roles: list[str]
     scopes: list[str] | None = None
-    expires_in: int = 90
+    expires_in: Days = 90
 
 
 class SignIn(Body, frozen=True, kw_only=True):

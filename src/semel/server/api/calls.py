@@ -19,6 +19,7 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
+from semel.server.actions.checks import not_found_error
 from semel.server.api import bodies, views
 from semel.server.api.record_views import EntryView, RecordView
 from semel.server.attention import needs_of
@@ -201,9 +202,16 @@ async def call_parked(call: Call) -> views.ParkedList:
     return views.ParkedList([views.ParkedView.of(event) for event in page.events], page.after)
 
 
+def _position(call: Call) -> int:
+    position: int = call.path["position"]
+    if position > bodies.MOST:
+        raise not_found_error("event parked there")
+    return position
+
+
 async def call_release_parked(call: Call) -> views.Number:
     """Have it published again."""
-    position = call.path["position"]
+    position = _position(call)
     return views.Number(
         await call.actions.release_parked(call.user, call.path["stream"], position, reason=call.body.reason)
     )
@@ -211,7 +219,7 @@ async def call_release_parked(call: Call) -> views.Number:
 
 async def call_drop_parked(call: Call) -> views.Number:
     """Delete it; it is never published."""
-    position = call.path["position"]
+    position = _position(call)
     return views.Number(
         await call.actions.drop_parked(call.user, call.path["stream"], position, reason=call.body.reason)
     )
