@@ -36,6 +36,7 @@ CLASSES: Final = {
     "Declined": "Card declined",
     "GatewayDidNotAnswer": "No answer from the gateway",
     "PaymentClosed": "Given up",
+    "OtherPayment": "Paid before, with another amount or customer",
 }
 """What people read for the classes of failures; others are shown by their names."""
 _SHOWN_LINES: Final = 200
