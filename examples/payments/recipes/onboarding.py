@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from examples.payments.parts import Parts
-from examples.payments.problems import Refused, read_body
+from examples.payments.problems import Refused, read_body, reused
 from examples.payments.tables import Account, Credential
 from semel.http import transaction
 
@@ -41,7 +41,15 @@ class Application(msgspec.Struct, frozen=True):
 async def open_account(
     session: AsyncSession, account_id: str, application: Application, now: datetime
 ) -> dict[str, Any]:
-    """The account with its key, in the caller's transaction."""
+    """The account with its key, in the caller's transaction; the one that is there, where the key made it before."""
+    opened = {"account_id": account_id, "name": application.name, "email": application.email}
+    known = await session.get(Account, account_id)
+    if known is not None:
+        credential = await session.get(Credential, application.api_key_sha256)
+        holder = None if credential is None else credential.account_id
+        if (known.name, known.email, holder) != (application.name, application.email, account_id):
+            raise reused("account")
+        return opened
     if await session.scalar(select(Account.id).where(Account.email == application.email)):
         raise Refused(
             409, "email-taken", "Nothing was done: this address has an account. Sign in, or take another one."
@@ -52,7 +60,7 @@ async def open_account(
     await session.flush()
     session.add(Credential(digest=application.api_key_sha256, account_id=account_id, kind="key", created_at=now))
     await session.flush()
-    return {"account_id": account_id, "name": application.name, "email": application.email}
+    return opened
 
 
 async def handle(parts: Parts, request: Request) -> Response:

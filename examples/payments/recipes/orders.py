@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from examples.payments.money import check_amount, show
 from examples.payments.parts import Parts
 from examples.payments.paying import check_names
-from examples.payments.problems import not_found, read_body
+from examples.payments.problems import not_found, read_body, reused
 from examples.payments.tables import Order
 from semel.http import transaction
 
@@ -54,7 +54,11 @@ class Basket(msgspec.Struct, frozen=True):
 async def create_order(
     session: AsyncSession, order_id: str, account_id: str, basket: Basket, *, currency: str, now: datetime
 ) -> Order:
-    """The order, in the caller's transaction."""
+    """The order, in the caller's transaction; the one that is there, where the key is older than semel remembers."""
+    known = await session.get(Order, order_id)
+    if known is not None:
+        _check_is_same(known, basket)
+        return known
     order = Order(
         id=order_id,
         account_id=account_id,
@@ -67,6 +71,12 @@ async def create_order(
     session.add(order)
     await session.flush()
     return order
+
+
+def _check_is_same(known: Order, basket: Basket) -> None:
+    kept = (known.customer_id, msgspec.convert(known.lines, list[OrderLine]))
+    if kept != (basket.customer_id, basket.lines):
+        raise reused("order")
 
 
 async def handle(parts: Parts, request: Request) -> Response:
