@@ -256,6 +256,8 @@ async def find_payment(
     session: AsyncSession, account_id: str, payment_id: str, *, lock: bool = False
 ) -> Payment | None:
     """A payment of this account; those of others are not found."""
+    if not payment_id.isprintable():
+        return None  # the id of nothing, and PostgreSQL would not even look for some
     chosen = select(Payment).where(Payment.id == payment_id, Payment.account_id == account_id)
     if lock:
         chosen = chosen.with_for_update().execution_options(populate_existing=True)

@@ -32,8 +32,8 @@ class RefundOrder(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_amount(self.amount)
-        if len(self.reason) > 200:
-            raise ValueError("the reason has at most 200 characters")
+        if len(self.reason) > 200 or "\0" in self.reason:
+            raise ValueError("the reason has at most 200 characters, and none of them is NUL")
 
 
 async def refund(

@@ -1,6 +1,7 @@
 """A key that comes again when semel has forgotten it: what it made is still here, so it makes nothing else."""
 
 import hashlib
+import secrets
 from typing import Any
 
 import httpx
@@ -73,9 +74,9 @@ def _application(**changed: str) -> dict[str, str]:
 
 
 async def test_the_same_account_is_told_again_and_another_one_is_refused(any_till: Till) -> None:
-    nobody = Shop(any_till, "nobody", any_till.client())
-    first = await nobody.send("/accounts", _application(), "o")
-    second = await _send_later(nobody, "/accounts", _application(), "o")
+    nobody, key = Shop(any_till, "nobody", any_till.client()), secrets.token_hex(8)
+    first = await nobody.send("/accounts", _application(), key)
+    second = await _send_later(nobody, "/accounts", _application(), key)
     assert (first.status_code, second.status_code, second.json()) == (201, 201, first.json())
     for changed in ({"name": "Bob"}, {"email": "bob@example.org"}, {"api_key_sha256": "0" * 64}):
-        assert _is_reused(await _send_later(nobody, "/accounts", _application(**changed), "o"))
+        assert _is_reused(await _send_later(nobody, "/accounts", _application(**changed), key))

@@ -128,3 +128,9 @@ async def test_a_gateway_that_is_away_charges_when_it_is_back(shop: Shop) -> Non
     shop.till.gateway.start()
     assert (await shop.pay("k")).status_code == 201
     assert shop.till.gateway.events() == ["charged"]
+
+
+@pytest.mark.parametrize("kind", ["payments", "orders", "bulk", "wallets"])
+async def test_what_can_be_the_id_of_nothing_is_not_found(any_shop: Shop, kind: str) -> None:
+    answer = await any_shop.client.get(f"/{kind}/%00")
+    assert (answer.status_code, code_of(answer)) == (404, "not-found")

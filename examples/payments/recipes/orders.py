@@ -92,8 +92,11 @@ async def handle(parts: Parts, request: Request) -> Response:
 
 async def handle_read(parts: Parts, request: Request) -> Response:
     """`GET /orders/{id}`."""
+    order_id: str = request.path_params["id"]
+    if not order_id.isprintable():
+        raise not_found("order")  # the id of nothing, and PostgreSQL would not even look for some
     async with parts.database.reading() as session:
-        order = await session.get(Order, request.path_params["id"])
+        order = await session.get(Order, order_id)
     if order is None or order.account_id != request.state.account.id:
         raise not_found("order")
     return JSONResponse(_describe(order))
