@@ -31,7 +31,7 @@ class Outside:
 
 
 class HospitalTask(Delegate[Semel]):
-    """What all of them have: the systems around, how long to wait after a lost answer, and what is never tried again."""
+    """What all of them have: the systems around, how long to wait after a lost answer, what is not tried again."""
 
     backoff = Backoff(1.5, spread=0)
     final_errors = (KeyTaken, NoAmount)
