@@ -19,7 +19,17 @@ from semel.errors import UsageError
 from semel.events import Backoff, Consumer, Event
 from semel.events.brokers import redis_streams as adapter
 from semel.stores.memory import MemoryStore
-from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, is_empty, publish, until
+from tests.events.broker_cases import (
+    LONG,
+    AskingBrokerCases,
+    Bench,
+    Ledger,
+    a_consumer,
+    an_event,
+    is_empty,
+    publish,
+    until,
+)
 from tests.servers.redis import Keys
 
 
@@ -70,7 +80,7 @@ async def bench(redis_keys: Keys) -> AsyncIterator[RedisBench]:
     await client.aclose()
 
 
-class TestRedisStreams(BrokerCases):
+class TestRedisStreams(AskingBrokerCases):
     """What holds on every broker."""
 
     async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:

@@ -175,6 +175,8 @@ async def _forget_connections(client: Redis) -> None:
 class _Subscription(Subscription):
     """A member of a group, which reads as many entries as there is room for."""
 
+    can_hold_off = True
+
     def __init__(
         self, group: Group, *, prefetch: int, ack_wait: float, longest: float, dead_letter_stream: str | None
     ) -> None:
@@ -188,6 +190,7 @@ class _Subscription(Subscription):
         self._held: set[bytes] = set()
         self._room = asyncio.Event()
         self._is_paused = False
+        self._is_held_off = False
         self._may_have_more = False
         """Whether the server may count entries as ours that we do not know of: an answer was lost."""
         self._ready: list[bytes] = []
@@ -240,7 +243,7 @@ class _Subscription(Subscription):
     async def _read(self) -> None:
         """Read entries that nobody has; after an answer was lost, those that the server counts as ours."""
         self._room.clear()
-        free = self._prefetch - len(self._held)
+        free = self._free
         if free <= 0:
             await self._room.wait()
             return
@@ -257,12 +260,17 @@ class _Subscription(Subscription):
         for _, entries in found or ():
             self._receive(entries)
 
+    @property
+    def _free(self) -> int:
+        """How many entries there is room for."""
+        return 0 if self._is_held_off else self._prefetch - len(self._held)
+
     async def _sweep(self) -> None:
         """Look for what is due, and every third part of a deadline for what somebody left behind."""
         loop = asyncio.get_running_loop()
         next_pass = loop.time()
         while not self._is_paused:
-            free = self._prefetch - len(self._held)
+            free = self._free
             is_pass = loop.time() >= next_pass
             if free > 0:
                 idle_ms = int(self._ack_wait * 1000) if is_pass else None
@@ -284,6 +292,13 @@ class _Subscription(Subscription):
 
     async def pause(self) -> None:
         self._is_paused = True
+        self._room.set()
+
+    def hold_off(self) -> None:
+        self._is_held_off = True
+
+    def go_on(self) -> None:
+        self._is_held_off = False
         self._room.set()
 
     async def close(self) -> None:
