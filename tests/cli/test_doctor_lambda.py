@@ -53,7 +53,11 @@ class Service:
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         if path.startswith("/2015-03-31/functions/assets/configuration"):
-            return 200, {"FunctionName": "assets", "Timeout": self.longest, "Environment": {"Variables": self.variables}}
+            return 200, {
+                "FunctionName": "assets",
+                "Timeout": self.longest,
+                "Environment": {"Variables": self.variables},
+            }
         if path.startswith("/2015-03-31/event-source-mappings"):
             return 200, {"EventSourceMappings": self.mappings}
         return 404, {"Message": "Function not found"}

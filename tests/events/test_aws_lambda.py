@@ -414,9 +414,7 @@ def test_near_the_end_no_further_record_is_begun(world: World) -> None:
     assert world.sqs.delays == {}
 
 
-def test_the_first_record_is_begun_however_little_time_is_left(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_first_record_is_begun_however_little_time_is_left(world: World, caplog: pytest.LogCaptureFixture) -> None:
     handler = world.handler(stop_before=2)
     records = [sqs_record(an_event(n), n) for n in (1, 2)]
     assert failures(handler(batch(*records), Context(left=1900))) == ["m-2"]
