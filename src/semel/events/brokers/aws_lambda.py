@@ -174,21 +174,22 @@ class LambdaHandler:
         return disposition
 
     def _value_of(self, value: Any) -> Any:
-        """What it is, or what comes of it where it has to be awaited.
+        """What it is, or what comes of it where it has to be awaited."""
+        return self._open_runner().run(_wait_for(value)) if isawaitable(value) else value
 
-        Connections belong to one loop, so everything of the process is awaited in the same.
-        """
-        if not isawaitable(value):
-            return value
+    def _open_runner(self) -> asyncio.Runner:
+        """The loop of the process: connections belong to one, so everything is awaited in the same."""
         if self._runner is None:
             self._runner = asyncio.Runner()
-        return self._runner.run(_wait_for(value))
+        return self._runner
 
     def _open_consumer(self) -> LambdaConsumer:
         with self._lock:
             if self._consumer is None:
                 made = self._make_consumer
                 self._consumer = made() if callable(made) else made
+                if self._consumer.is_async:
+                    self._open_runner()
             return self._consumer
 
 

@@ -50,8 +50,8 @@ def _about_time(found: Any) -> Finding:
     if found.longest > STOP_BEFORE:
         return Finding("function", text)
     advice = (
-        f"raise Timeout above {span(STOP_BEFORE)}, or give handler(…, stop_before=) less: of each batch only one record "
-        f"is begun, and the others count as received"
+        f"raise Timeout above {span(STOP_BEFORE)}, or give handler(…, stop_before=) less: of each batch only one "
+        f"record is begun, and the others count as received"
     )
     return Finding("function", text, "fix", advice)
 
