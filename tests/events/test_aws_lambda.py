@@ -565,6 +565,20 @@ def test_in_a_queue_an_envelope_without_a_named_id_means_what_it_means_to_every_
     assert (letter.reason, world.ran) == ("invalid", [])
 
 
+def test_an_event_has_its_own_id_for_every_listener_whatever_path_is_named(world: World) -> None:
+    event = an_event(number=1)
+    whole = event.to_json().decode()
+    envelope = eventbridge(msgspec.json.decode(whole))
+    seen: list[Event] = []
+    handler = world.handler(world.consumer(seen.append), id="capacity_kw", subject="source")
+    texts = [whole, msgspec.json.encode(envelope).decode()]
+    handler(batch(sqs_record(texts[0], 1), sqs_record(texts[1], 2), kinesis_record(texts[1].encode(), 3)))
+    handler(envelope)
+    assert seen == [event]
+    reader = MessageReader("capacity_kw", "source")
+    assert [Event.from_headers(*reader.read({"Body": text})) for text in texts] == [event, event]
+
+
 def test_the_subject_of_an_event_of_eventbridge_is_found_where_it_is_named(world: World) -> None:
     subjects: list[str | None] = []
     handler = world.handler(world.consumer(lambda event: subjects.append(event.subject)), subject="detail.asset")

@@ -207,8 +207,8 @@ def handler(
     Args:
         consumer: a consumer, or a callable that makes one at the first invocation of a process. Handlers of a `Semel`
             are called; those of an `AsyncSemel` run in an event loop that is kept for the process.
-        id: where the id of the producer is, as a path of names with dots, such as `detail.event_id`; by default that of
-            the CloudEvent, or the `id` of a plain event by which EventBridge invokes the function.
+        id: where the id of the producer is in what is no CloudEvent, as a path of names with dots, such as
+            `detail.event_id`; by default the `id` of a plain event by which EventBridge invokes the function.
         subject: where the subject of a message of EventBridge is.
         stop_before: with less time left to the invocation than this, no further record is begun.
         pass_on: is called, and awaited where it is a coroutine, with the record of a dead letter, after it is stored;
