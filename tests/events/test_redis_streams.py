@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from semel import AsyncSemel
 from semel.errors import UsageError
 from semel.events import Backoff, Consumer, Event
 from semel.events.brokers import redis_streams as adapter
+from semel.events.brokers.redis_group import Group
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import (
     LONG,
@@ -233,6 +235,37 @@ class TestOnRedisAlone:
             assert await publisher.publish([an_event(302)]) == [None]
         left = await bench.client.xlen(bench.name)
         assert 3 <= left < 200 if can_keep else left == 303
+
+    async def test_an_entry_that_was_dropped_is_acknowledged_and_no_dead_letter(
+        self, bench: RedisBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        ledger = Ledger()
+        consumer = a_consumer(AsyncSemel(MemoryStore()), ledger)
+        await publish(bench, an_event(1), an_event(2))
+        await bench.client.xgroup_create(bench.name, "billing", id="0")
+        monkeypatch.setattr(secrets, "token_hex", lambda _: "lost")
+        group = Group(lambda: bench.client, bench.name, "billing")
+        ((_, ((dropped, _), _)),) = await bench.client.xreadgroup("billing", group.member, {bench.name: ">"})
+        await bench.client.xdel(bench.name, dropped)
+        reads_its_own = adapter._Subscription.start
+
+        async def start(self: Any, take: Any) -> None:
+            self._may_have_more = True  # the answer that told of both was lost
+            await reads_its_own(self, take)
+
+        monkeypatch.setattr(adapter._Subscription, "start", start)
+        async with bench.listen(consumer):
+            await ledger.has(1)
+            await until(lambda: is_empty(bench), "both are acknowledged")
+        assert ledger.ids == ["e-2"]
+        assert [letter async for letter in consumer.dead_letters()] == []
+        assert f"the entry {dropped.decode()} of {bench.name} was dropped" in caplog.text
+
+    async def test_a_key_that_is_no_stream_is_told_from_one_that_is_not_there(self, bench: RedisBench) -> None:
+        with pytest.raises(UsageError, match="is no stream"):
+            await adapter.read_stream(bench.url, f"{bench.name}-nowhere", None)
+        with pytest.raises(UsageError, match="There is no stream"):
+            await adapter.read_stream(bench.url, f"{bench.name}-missing", None)
 
     async def test_a_member_that_ends_leaves_no_trace(self, bench: RedisBench) -> None:
         async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):

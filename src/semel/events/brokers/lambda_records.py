@@ -1,10 +1,10 @@
 """What AWS Lambda is invoked with, as messages: records of SQS and Kinesis, and events of EventBridge.
 
-- The id of an event is that of its producer: of the CloudEvent in the body, or else at a path that is named. `messageId`
-  and `eventID` are never taken: what is sent twice has two of them.
+- The id of an event is that of its producer: of the CloudEvent in the body, or else at a path that is named.
+  `messageId` and `eventID` are never taken: what is sent twice has two of them.
 - An event that EventBridge delivers by itself has the `id` that EventBridge gave to its put, unless its detail is a
-  CloudEvent or a path is named. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a message
-  means the same to everybody who reads it.
+  CloudEvent or a path is named. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a
+  message means the same to everybody who reads it.
 - `order` names what has to stay in order: records that share it are not begun after one of them has failed.
 """
 

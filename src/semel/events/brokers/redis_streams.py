@@ -142,7 +142,9 @@ async def read_stream_of(connect: Callable[[], Redis], stream: str, group: str |
     except _LOST as error:
         raise ConnectionError(f"Redis could not be reached ({type(error).__name__}).") from error
     except ResponseError as error:
-        raise UsageError(f"There is no stream {stream!r} on this server; nothing was done.") from error
+        if is_unavailable(error):
+            raise ConnectionError(f"Redis takes no commands for now ({error}).") from error
+        raise UsageError(_why_unread(error, stream)) from error
     finally:
         await client.aclose()
     names = [one["name"].decode() for one in groups]
@@ -151,6 +153,15 @@ async def read_stream_of(connect: Callable[[], Redis], stream: str, group: str |
     return BrokerLimits(
         place=f"stream {stream}", longest=None, limited_by="MAXLEN of its publishers", drops_when_full=policy
     )
+
+
+def _why_unread(error: ResponseError, stream: str) -> str:
+    told = str(error)
+    if "no such key" in told:
+        return f"There is no stream {stream!r} on this server; nothing was done."
+    if told.startswith("WRONGTYPE"):
+        return f"The key {stream!r} is no stream; nothing was done."
+    return f"The server does not show the stream {stream!r}: {told}. Nothing was done."
 
 
 async def _eviction_policy(client: Redis) -> str | None:
@@ -285,10 +296,24 @@ class _Subscription(Subscription):
         for id_, fields in entries:
             if id_ in self._held:
                 continue  # it is being handled here
+            if not fields:
+                self._acknowledge_what_was_dropped(id_)
+                continue
             self._held.add(id_)
             self._deadlines.hold(id_)
-            names = {name.decode("utf-8", "replace"): value for name, value in (fields or {}).items() if name != _BODY}
-            self._take(Message(names, (fields or {}).get(_BODY, b""), (id_, fields)))
+            names = {name.decode("utf-8", "replace"): value for name, value in fields.items() if name != _BODY}
+            self._take(Message(names, fields.get(_BODY, b""), (id_, fields)))
+
+    def _acknowledge_what_was_dropped(self, id_: bytes) -> None:
+        """Let go of an entry that the server counts as ours and has no more: its stream was limited."""
+        log.error(
+            "the entry %s of %s was dropped by the server before it was handled (MAXLEN of a publisher): its event is "
+            "lost here",
+            id_.decode(),
+            self._group.stream,
+        )
+        self._held.add(id_)
+        self._acknowledge_soon(id_)
 
     async def pause(self) -> None:
         self._is_paused = True
@@ -320,7 +345,10 @@ class _Subscription(Subscription):
 
     async def acknowledge(self, message: Message) -> None:
         self._deadlines.release(message.token[0])
-        self._ready.append(message.token[0])
+        self._acknowledge_soon(message.token[0])
+
+    def _acknowledge_soon(self, id_: bytes) -> None:
+        self._ready.append(id_)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush_soon())
 
@@ -412,7 +440,7 @@ class RedisPublisher:
         self._confirm_within = confirm_within.total_seconds()
         self._client = Redis.from_url(url, **options)
         self._version: tuple[int, ...] | None = None
-        """Which release of Redis the server is; None as long as it was not asked."""
+        """Which release of Redis the server is; None as long as it was not asked since a connection was lost."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -433,16 +461,11 @@ class RedisPublisher:
             ConnectionError: the server cannot be reached; it may have some of them.
         """
         prepared = [self._prepare(event) for event in events]
-        pipeline = self._client.pipeline(transaction=False)
         try:
             async with asyncio.timeout(self._confirm_within):
-                if self._version is None:
-                    self._version = await self._ask_version()
-                for entry in prepared:
-                    if not isinstance(entry, Exception):
-                        pipeline.execute_command("XADD", *self._arguments(entry))
-                answers = iter(await pipeline.execute(raise_on_error=False))
+                answers = iter(await self._add_all([one for one in prepared if not isinstance(one, Exception)]))
         except _LOST as error:
+            self._version = None  # after a failover another server may answer
             raise ConnectionError(
                 f"Redis could not be reached, or did not answer in time ({type(error).__name__}); events that were not "
                 f"confirmed have to be published again."
@@ -450,8 +473,35 @@ class RedisPublisher:
         try:
             return [one if isinstance(one, Exception) else _verdict(next(answers), one.stream) for one in prepared]
         except ConnectionError:
+            self._version = None
             await _forget_connections(self._client)
             raise
+
+    async def _add_all(self, entries: Sequence[_Entry]) -> list[Any]:
+        """Add entries, and give the server's answers.
+
+        The client connects again by itself, so that another server may answer than was asked for its version. What it
+        refuses then is added again with what it knows.
+        """
+        answers = await self._add(entries)
+        refused = [place for place, answer in enumerate(answers) if _is_refused(answer)]
+        if refused and await self._has_another_version():
+            again = await self._add([entries[place] for place in refused])
+            for place, answer in zip(refused, again, strict=True):
+                answers[place] = answer
+        return answers
+
+    async def _add(self, entries: Sequence[_Entry]) -> list[Any]:
+        if self._version is None:
+            self._version = await self._ask_version()
+        pipeline = self._client.pipeline(transaction=False)
+        for entry in entries:
+            pipeline.execute_command("XADD", *self._arguments(entry))
+        return list(await pipeline.execute(raise_on_error=False))
+
+    async def _has_another_version(self) -> bool:
+        before, self._version = self._version, await self._ask_version()
+        return self._version != before
 
     async def _ask_version(self) -> tuple[int, ...]:
         version = await read_version(self._client)
@@ -511,6 +561,11 @@ async def read_version(client: Redis) -> tuple[int, ...]:
     if "valkey_version" in told:
         return ()
     return tuple(int(part) for part in str(told.get("redis_version", "")).split(".")[:2] if part.isdigit())
+
+
+def _is_refused(answer: Any) -> bool:
+    """Whether the server does not take an entry as it was given, now or later."""
+    return isinstance(answer, ResponseError) and not is_unavailable(answer)
 
 
 def _verdict(answer: Any, stream: str) -> Exception | None:
