@@ -114,6 +114,10 @@ class Deadlines:
         with self._lock:
             self._held.pop(token, None)
 
+    def is_over(self, token: Any) -> bool:
+        """Whether it is held and extended no longer, because its handler, or what it waits for, takes too long."""
+        return token in self._held and token not in self._due()
+
     async def stop(self) -> None:
         """End the thread and wait for it."""
         if self._thread.ident is not None:

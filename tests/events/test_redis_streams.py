@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from semel.events.brokers.redis_group import Group
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import (
     LONG,
+    SOON,
     AskingBrokerCases,
     Bench,
     Ledger,
@@ -235,6 +237,27 @@ class TestOnRedisAlone:
             assert await publisher.publish([an_event(302)]) == [None]
         left = await bench.client.xlen(bench.name)
         assert 3 <= left < 200 if can_keep else left == 303
+
+    async def test_an_entry_whose_handler_is_wedged_is_taken_by_the_only_member_again(self, bench: RedisBench) -> None:
+        ledger, entered, may_end = Ledger(), list[str](), asyncio.Event()
+        second = timedelta(seconds=1)
+        consumer: Consumer[AsyncSemel] = Consumer(
+            AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun", max_runtime=second, lease_for=second
+        )
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            entered.append(event.id)
+            if len(entered) == 1:
+                await may_end.wait()
+            await ledger.add(event.id)
+
+        await publish(bench, an_event())
+        async with bench.listen(consumer, ack_wait=0.2):
+            await ledger.has(1)
+            await until(lambda: is_empty(bench), "the second run is acknowledged")
+            assert len(entered) == 2
+            may_end.set()
 
     async def test_an_entry_that_was_dropped_is_acknowledged_and_no_dead_letter(
         self, bench: RedisBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

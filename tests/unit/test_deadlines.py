@@ -136,6 +136,14 @@ def test_what_waits_behind_a_wedged_handler_comes_free() -> None:
     assert last_extensions((5, held("wedged")), (6, begun("wedged")), (7, held("waiting")))["waiting"] == 50.0
 
 
+def test_what_is_held_and_extended_no_longer_is_over() -> None:
+    found: list[bool] = []
+    ask = (lambda deadlines: found.append(deadlines.is_over("wedged")),)
+    steps = [(4.0, *ask), (5.0, held("wedged")), (6.0, begun("wedged")), (55.0, *ask), (57.0, *ask)]
+    last_extensions(*steps, (58.0, released("wedged")), (59.0, *ask))
+    assert found == [False, False, True, False]
+
+
 def test_what_waits_is_extended_from_its_receipt_on() -> None:
     assert last_extensions((5, held("wedged")), (6, begun("wedged")), (45, held("late")))["late"] == 90.0
 

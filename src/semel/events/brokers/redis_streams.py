@@ -294,8 +294,8 @@ class _Subscription(Subscription):
 
     def _receive(self, entries: Sequence[Any]) -> None:
         for id_, fields in entries:
-            if id_ in self._held:
-                continue  # it is being handled here
+            if id_ in self._held and not self._deadlines.is_over(id_):
+                continue  # it is being handled here, and not by a handler that is wedged
             if not fields:
                 self._acknowledge_what_was_dropped(id_)
                 continue
