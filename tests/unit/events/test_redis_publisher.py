@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -118,7 +119,7 @@ class ReplacedServer:
 
     def __init__(self) -> None:
         self.added: list[tuple[Any, ...]] = []
-        self.refuses = lambda command: "IDMP" in command
+        self.refuses: Callable[[tuple[Any, ...]], bool] = lambda command: "IDMP" in command
         self.outage: Exception | None = None
         self.times_asked = 0
         self.connection_pool = self
