@@ -21,7 +21,7 @@ from semel.events import Consumer, Event
 from semel.events.brokers import nats as adapter
 from semel.events.brokers.listening import RetryDelay
 from semel.stores.memory import MemoryStore
-from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, publish, until
+from tests.events.broker_cases import LONG, AskingBrokerCases, Bench, Ledger, a_consumer, an_event, publish, until
 from tests.servers.broker import Broker
 
 
@@ -75,7 +75,7 @@ async def bench(nats: Broker) -> AsyncIterator[NatsBench]:
     await connection.close()
 
 
-class TestNats(BrokerCases):
+class TestNats(AskingBrokerCases):
     """What holds on every broker."""
 
     async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:

@@ -175,15 +175,16 @@ class Event:
 
         Args:
             message: the message, decoded.
-            id: where the id of the producer is, as a path of names with dots, such as `detail.event_id`. EventBridge
-                makes an `id` of its own for each put, so that one that was put twice has two.
-            subject: where the subject is.
+            id: where the id of the producer is, unless `detail` is a CloudEvent, as a path of names with dots, such as
+                `detail.event_id`. EventBridge makes an `id` of its own for each put, so that one that was put twice
+                has two.
+            subject: where the subject is; as above.
 
         Raises:
             EventInvalid: something that an event needs is not there.
         """
         detail = message.get("detail")
-        if id == "id" and subject is None and isinstance(detail, Mapping) and "specversion" in detail:
+        if isinstance(detail, Mapping) and "specversion" in detail:
             return _from_members(detail)
         members = {
             "specversion": SPEC_VERSION,
@@ -204,9 +205,9 @@ class Event:
 
         Args:
             message: as `ReceiveMessage` gives it, or as Lambda does.
-            id: where the id of the producer is, as a path of names with dots into the body. A body that is no
-                CloudEvent names its `source` and `type` beside it, and is the data as a whole. The `MessageId` is
-                never taken: a message that is sent twice has two.
+            id: where the id of the producer is in a body that is no CloudEvent, as a path of names with dots. Such a
+                body names its `source` and `type` beside it, and is the data as a whole. The `MessageId` is never
+                taken: a message that is sent twice has two.
 
         Raises:
             EventInvalid: something that an event needs is not there.
@@ -223,9 +224,7 @@ class Event:
             raise EventInvalid(f"An event is a JSON object, not {_kind(members)}; nothing ran.")
         if "detail-type" in members:
             return Event.from_eventbridge(members, id="id" if id is None else id)
-        if id is not None and "specversion" in members:
-            return _from_members({**members, "id": find_path(members, id)})
-        if id is not None:
+        if id is not None and "specversion" not in members:
             named = {
                 "id": find_path(members, id),
                 "source": find_path(members, "source"),

@@ -222,6 +222,15 @@ def test_a_queue_message_that_eventbridge_put_there_is_read() -> None:
     assert Event.from_sqs({"body": json.dumps(BRIDGED)}, id="detail.event_id").id == "e-1"
 
 
+def test_an_event_has_its_own_id_whatever_path_is_named() -> None:
+    event = an_event()
+    whole = event.to_json().decode()
+    envelope = {**BRIDGED, "detail": json.loads(whole)}
+    assert Event.from_sqs({"Body": whole}, id="data.n") == event
+    assert Event.from_eventbridge(envelope, id="detail.data.n", subject="source") == event
+    assert Event.from_sqs({"Body": json.dumps(envelope)}, id="detail.data.n") == event
+
+
 def test_the_id_of_a_queue_message_is_never_taken_for_the_events() -> None:
     with pytest.raises(EventInvalid, match="has no id"):
         Event.from_sqs({"MessageId": "m-1", "Body": '{"type": "t", "source": "/s"}'})

@@ -1,10 +1,10 @@
 """What AWS Lambda is invoked with, as messages: records of SQS and Kinesis, and events of EventBridge.
 
-- The id of an event is that of its producer: of the CloudEvent in the body, or at a path that is named. `messageId` and
-  `eventID` are never taken: what is sent twice has two of them.
-- An event that EventBridge delivers by itself has the `id` that EventBridge gave to its put, unless a path is named or
-  its detail is a CloudEvent. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a message
-  means the same to everybody who reads it.
+- The id of an event is that of its producer: of the CloudEvent in the body, or else at a path that is named.
+  `messageId` and `eventID` are never taken: what is sent twice has two of them.
+- An event that EventBridge delivers by itself has the `id` that EventBridge gave to its put, unless its detail is a
+  CloudEvent or a path is named. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a
+  message means the same to everybody who reads it.
 - `order` names what has to stay in order: records that share it are not begun after one of them has failed.
 """
 
@@ -155,11 +155,9 @@ def _read_text(body: bytes, paths: Paths) -> Event:
 
 def _read_eventbridge(message: Mapping[str, Any], paths: Paths, id_path: str | None) -> Event:
     detail = message.get("detail")
-    if paths.id is None and isinstance(detail, Mapping) and "specversion" in detail:
-        return Event.from_json(msgspec.json.encode(detail))
-    if id_path is None:
+    if id_path is None and not (isinstance(detail, Mapping) and "specversion" in detail):
         raise EventInvalid(
             "It is an envelope of EventBridge, whose id is another one for each put; nothing ran. Say where the id of "
             "the producer is: handler(…, id='detail.…'), or id='id' if each event is put once."
         )
-    return Event.from_eventbridge(message, id=id_path, subject=paths.subject)
+    return Event.from_eventbridge(message, id=id_path or "id", subject=paths.subject)

@@ -176,6 +176,7 @@ class _Subscription(Subscription):
     """A durable consumer of a stream, which is asked for as many messages as there is room for."""
 
     settles_others = True
+    can_hold_off = True
 
     def __init__(
         self,
@@ -207,6 +208,7 @@ class _Subscription(Subscription):
         self._held: set[str] = set()
         self._room = asyncio.Event()
         self._is_paused = False
+        self._is_held_off = False
         self._asked_last = 0
         self._most = prefetch
         """Messages that one request may ask for."""
@@ -292,7 +294,7 @@ class _Subscription(Subscription):
     @property
     def _free(self) -> int:
         """How many messages there is room for that nobody has asked for."""
-        return self._prefetch - len(self._held) - self._asked
+        return 0 if self._is_held_off else self._prefetch - len(self._held) - self._asked
 
     async def _make_again(self) -> None:
         """Make a durable consumer that was deleted; it begins at the first message, and the inbox leaves repeats out.
@@ -349,6 +351,13 @@ class _Subscription(Subscription):
             with suppress(*_LOST):
                 await self._incoming.drain()
             self._incoming = None
+
+    def hold_off(self) -> None:
+        self._is_held_off = True
+
+    def go_on(self) -> None:
+        self._is_held_off = False
+        self._room.set()
 
     async def close(self) -> None:
         if self._deadlines is not None:
