@@ -16,7 +16,8 @@ from semel.batch.batches import Batch
 from semel.core.batch.operations import BeginRun
 from semel.core.events.letters import Letter, PutLetter, letter_id
 from semel.core.flow import Flow, ask
-from semel.core.operations import Operation, ReadHistory, RegisterWorker
+from semel.core.key import SHARED
+from semel.core.operations import Operation, ReadHistory, RegisterWorker, Scan
 from semel.core.record import PROCESS_BYTES
 from semel.core.store import Plan
 from semel.engine.engine import engine_of, this_worker
@@ -118,14 +119,14 @@ class CountingStore(SqliteStore):
         return super().plan(operations, joined=joined)
 
 
-async def leave_in_doubt(semel: AsyncSemel, operation: str) -> None:
+async def leave_in_doubt(semel: AsyncSemel, operation: str, key: str = "k", scope: object = SHARED) -> None:
     """Have an operation end without a known outcome."""
 
     async def fail() -> None:
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        await semel.run("k", fail, operation=operation, fingerprint=None, policy=Policy(in_doubt="hold"))
+        await semel.run(key, fail, operation=operation, scope=scope, fingerprint=None, policy=Policy(in_doubt="hold"))
 
 
 async def test_a_doubt_to_be_reconciled_needs_one_once_its_hook_could_not_tell(desk: Desk) -> None:
@@ -237,20 +238,76 @@ async def test_a_user_is_shown_what_is_in_their_scopes_alone(desk: Desk) -> None
     assert (await needs_of(desk.actions, VIEWER)).number == 3
 
 
-async def test_what_was_not_looked_at_to_its_end_is_never_called_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_not_looked_at_to_its_end_is_never_called_nothing(desk: Desk) -> None:
     for number in range(3):
         await desk.running(f"young-{number}", policy=RERUN)
     desk.clock.advance(60)
     await desk.semel.sweep()
-    monkeypatch.setattr("semel.server.attention._PAGE", 1)
-    finder = AttentionFinder(desk.semel)
-    monkeypatch.setattr("semel.server.attention._Groups.has_room", lambda groups: groups.looked_at < 2)
-    found = await finder.look()
+    found = await AttentionFinder(desk.semel, most=2).look()
     assert (found.needs, found.cut) == ((), ("in_doubt",))
-    monkeypatch.setattr("semel.server.attention._Groups.has_room", lambda groups: True)
-    assert (await finder.look()).cut == ()
+    assert (await AttentionFinder(desk.semel, most=3).look()).cut == ()
+
+
+@pytest.mark.parametrize("page", [1, 2, 500])
+async def test_the_oldest_are_looked_at_whichever_scope_they_are_of(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr("semel.server.attention._PAGE", page)
+    first = await desk.in_doubt("first", scope="b")
+    for number in range(4):
+        await desk.in_doubt(f"later {number}", scope="a")
+    await desk.in_doubt("last", scope="c")
+    finder = AttentionFinder(desk.semel, most=4)
+    (need,) = (await finder.look({"a", "b", "c"})).needs
+    assert (need.target, need.scope, need.number, need.is_exact) == (first.reference, "b", 4, False)
+    (everywhere,) = (await finder.look()).needs
+    assert (everywhere.target, everywhere.number) == (need.target, need.number)
+
+
+async def test_the_oldest_letters_are_looked_at_whichever_scope_they_are_of(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.attention.MOST_ON_A_PAGE", 2)
+    for number, (scope, consumer) in enumerate([("b", "old"), ("a", "billing"), ("a", "billing")]):
+        desk.clock.advance(60)
+        await put_letter(desk, consumer, scope, record=bytes([number]) * 32)
+    found = await AttentionFinder(desk.semel).look({"a", "b"})
+    assert [(need.operation, need.number) for need in found.needs] == [("old", 1), ("billing", 1)]
+    assert found.cut == ("dead_letter",)
+
+
+async def test_the_oldest_paused_batches_are_looked_at_whichever_scope_they_are_of(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.attention.MOST_ON_A_PAGE", 2)
+    for name, scope, operation in (("1", "b", "old"), ("2", "a", "pay"), ("3", "a", "pay")):
+        batch = await Batches(desk.semel, scope).start(name, [{"id": "1"}], operation=operation, item_id="id")
+        await batch.pause("wait")
+    found = await AttentionFinder(desk.semel).look({"a", "b"})
+    assert [(need.operation, need.number) for need in found.needs] == [("old", 1), ("pay", 1)]
+    assert found.cut == ("paused_batch",)
+
+
+async def test_for_many_scopes_not_many_more_are_read_than_are_looked_at(tmp_path: Path) -> None:
+    store = ReadingStore(tmp_path / "shop.db")
+    async with AsyncSemel(store) as semel:
+        for number in range(30):
+            await leave_in_doubt(semel, "ship", f"k{number}", scope=f"scope-{number % 3}")
+        await AttentionFinder(semel, most=12).look({"scope-0", "scope-1", "scope-2"})
+    assert sum(store.limits) <= 12 + 3 * 10 + 3
+
+
+class ReadingStore(SqliteStore):
+    """Notes how many records in doubt it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.limits: list[int] = []
+
+    def plan(self, operations: Sequence[Operation], *, joined: bool) -> Plan:
+        """The commands."""
+        self.limits += [one.limit for one in operations if isinstance(one, Scan)]
+        return super().plan(operations, joined=joined)
 
 
 async def test_operations_whose_hook_is_not_known_here_are_named(desk: Desk) -> None:

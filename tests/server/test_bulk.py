@@ -21,7 +21,7 @@ from semel.core.batch.values import ItemStatus
 from semel.events import Consumer, Disposition, Event
 from semel.server import User
 from semel.server.actions import make_actions
-from semel.server.bulk import BulkActions, BulkRequest, BulkRunner, LetterFilter
+from semel.server.bulk import BulkAction, BulkActions, BulkRequest, BulkRunner, LetterFilter
 from semel.server.console.app import make_console
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible
 from semel.testing import Crash
@@ -45,6 +45,56 @@ async def test_a_preview_counts_and_changes_nothing(desk: Desk) -> None:
     assert (preview.matching, preview.eligible) == (4, 3)
     assert preview.by_status == {"completed": 1, "in_doubt": 3}
     assert await desk.entries() == []
+
+
+@pytest.mark.parametrize("action", ["resolve", "cancel", "fail", "release"])
+@pytest.mark.parametrize("wanted", [{}, {"stuck": True}, {"status": "running"}], ids=["all", "stuck", "running"])
+async def test_a_preview_counts_those_whose_lease_is_over_as_what_ends_them_does(
+    desk: Desk, action: BulkAction, wanted: dict[str, Any]
+) -> None:
+    await desk.completed()
+    await desk.in_doubt()
+    for number in range(3):
+        await desk.running(f"lapsed {number}")
+    desk.clock.advance(3600)
+    await desk.running("live")
+    bulk = BulkActions(desk.actions)
+    asked = release(action=action, records=wanted, error="lost" if action == "fail" else "")
+    preview = await bulk.preview(OPERATOR, asked)
+    await bulk.start(OPERATOR, asked)
+    await bulk.run("", "b")
+    progress = await bulk.progress(OPERATOR, "", "b")
+    assert (preview.matching, preview.eligible) == (progress.status.total, progress.done)
+    assert progress.done == (3 if wanted == {"status": "running"} else 4)
+
+
+async def test_a_preview_of_reopening_counts_what_can_be_reopened(desk: Desk) -> None:
+    for number in range(3):
+        await desk.failed(f"failed {number}")
+    for number in range(2):
+        record = await desk.in_doubt(f"cancelled {number}")
+        await desk.actions.cancel(OPERATOR, record.reference, reason=WHY)
+    may_run_again = await desk.in_doubt("released")
+    await desk.actions.release(OPERATOR, may_run_again.reference, reason=WHY)
+    for erased in (await desk.read("failed 2"), await desk.read("cancelled 1")):
+        await desk.actions.erase(ERASER, erased.reference, reason=WHY)
+    bulk, asked = BulkActions(desk.actions), release(action="reopen", records={"operation": "charge"})
+    preview = await bulk.preview(OPERATOR, asked)
+    assert (preview.matching, preview.eligible, preview.is_eligible_exact) == (6, 3, True)
+    await bulk.start(OPERATOR, asked)
+    await bulk.run("", "b")
+    assert (await bulk.progress(OPERATOR, "", "b")).done == 3
+
+
+async def test_a_preview_of_reopening_very_many_says_how_many_there_are_at_most(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.bulk.MOST_COUNTED", 2)
+    for number in range(3):
+        await desk.failed(f"failed {number}")
+    asked = release(action="reopen", records={"operation": "charge"})
+    preview = await BulkActions(desk.actions).preview(OPERATOR, asked)
+    assert (preview.eligible, preview.is_eligible_exact) == (3, False)
 
 
 async def test_all_that_match_are_released_and_each_is_in_the_chain(desk: Desk) -> None:

@@ -10,7 +10,7 @@ from semel.server import Permission, Role, User
 from semel.server.access import PERMISSIONS
 from semel.server.api.endpoints import ENDPOINTS, Endpoint
 from semel.server.bulk import BulkAction, BulkActions, BulkRequest
-from tests.server.desk import WHY, Desk, Site
+from tests.server.desk import ADMIN, WHY, Desk, Site
 
 pytestmark = pytest.mark.anyio
 NOWHERE = "f" * 64
@@ -78,6 +78,26 @@ async def test_a_bulk_action_is_changed_by_those_who_may_begin_it(
     people["somebody"] = User("somebody", {role})
     answer = await site.post("/bulk/bulk-1/change", {"reason": WHY, "what": "pause"}, "somebody")
     assert answer.status_code == (200 if Permission(action) in PERMISSIONS[role] else 403)
+
+
+BATCH_ENDPOINTS = [endpoint for endpoint in ENDPOINTS if "{batch" in endpoint.path]
+
+
+@pytest.mark.parametrize("scopes", [None, {""}], ids=["everywhere", "shared"])
+@pytest.mark.parametrize("role", Role)
+async def test_a_bulk_action_is_no_batch(
+    desk: Desk, site: Site, people: dict[str, User], role: Role, scopes: set[str] | None
+) -> None:
+    await desk.completed()
+    bulk = BulkActions(desk.actions)
+    asked = BulkRequest(action="erase", reason=WHY, records={"status": "completed"}, id="payroll")
+    await bulk.start(ADMIN, asked)
+    await bulk.change(ADMIN, "", "payroll", "pause", reason="wait for the lawyer")
+    people["somebody"] = User("somebody", {role}, scopes=scopes)
+    for endpoint in BATCH_ENDPOINTS:
+        status = await ask(site, endpoint, "somebody")
+        assert status == (404 if endpoint.permission in PERMISSIONS[role] else 403), endpoint.name
+    assert (await bulk.progress(ADMIN, "", "payroll")).status.state == "paused"
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)

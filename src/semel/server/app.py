@@ -224,7 +224,7 @@ async def find_attention(finder: AttentionFinder, now: Callable[[], datetime]) -
     found = await finder.look()
     told = [
         Attention(
-            kind=need.kind,
+            kind="paused_batch" if need.kind == "paused_bulk" else need.kind,  # its operation tells them apart
             operation=need.operation,
             number=need.number,
             oldest_seconds=max(0.0, (found.at - need.oldest).total_seconds()),

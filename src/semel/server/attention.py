@@ -4,15 +4,18 @@
   where nobody has asked for it again for a quarter of an hour. The rest is taken care of by retries, hooks and sweeps.
 - Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records are
   looked at, and `MOST_ON_A_PAGE` where somebody waits: beyond that a number is a least one, and says so.
+- Those looked at are the oldest of all scopes that are asked for, whichever scope they are of.
 - What a store could only find by reading everything is named as not looked for, never as "nothing".
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from semel.api import AsyncSemel
@@ -36,6 +39,9 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
+from semel.server.actions.batches import is_internal
+from semel.server.audit.targets import batch_target, bulk_target
+from semel.server.bulk import OPERATION, is_everywhere
 from semel.server.engines import perform
 
 MOST: Final = 10_000
@@ -45,10 +51,12 @@ MOST_ON_A_PAGE: Final = 1_000
 UNTOUCHED: Final = timedelta(minutes=15)
 """For how long nobody may have asked for a record under `rerun` before it needs a person."""
 _PAGE: Final = 500
+_SMALLEST_PAGE: Final = 10
+"""How many are read of each scope at least; where there are several, the oldest of each have to be known to compare."""
 _BACKLOG: Final = 100_000
 K = TypeVar("K")
 T = TypeVar("T")
-Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch"]
+Kind = Literal["in_doubt", "dead_letter", "parked_key", "paused_batch", "paused_bulk"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -57,7 +65,7 @@ class Need:
     """Some of one kind, of one operation and policy, that need a person.
 
     Attributes:
-        kind: `in_doubt`, `dead_letter`, `parked_key` or `paused_batch`.
+        kind: `in_doubt`, `dead_letter`, `parked_key`, `paused_batch` or `paused_bulk`.
         operation: whose they are: an operation, a consumer, or a stream of the outbox.
         policy: for what is in doubt, what its owner's policy says.
         number: how many there are.
@@ -69,7 +77,7 @@ class Need:
         holder: the process that had the oldest one, where it is known.
         suggestion: what to do.
         cause: for dead letters, the reason that they have in common; empty for everything else.
-        paused_by: for a paused batch, who paused the oldest one, where it is known and may be told.
+        paused_by: for paused batches and bulk actions, who paused the oldest one, where it is known and may be told.
     """
 
     kind: Kind
@@ -136,17 +144,17 @@ class AttentionFinder:
             found += await self._find_in_doubt(asked, cut, without_hook)
         elif "in_doubt" in kinds:
             missing.append("in_doubt")
-        for capability, name, look in (
-            (Capability.LETTERS, "dead_letter", self._find_letters),
-            (Capability.OUTBOX, "parked_key", self._find_parked),
-            (Capability.BATCH, "paused_batch", self._find_paused),
+        for capability, names, look in (
+            (Capability.LETTERS, ("dead_letter",), self._find_letters),
+            (Capability.OUTBOX, ("parked_key",), self._find_parked),
+            (Capability.BATCH, ("paused_batch", "paused_bulk"), self._find_paused),
         ):
-            if name not in kinds or capability not in has:
+            if capability not in has or not set(names) & set(kinds):
                 continue
             if Capability.COUNT in has:
-                found += await look(asked, cut)
+                found += [need for need in await look(asked, cut) if need.kind in kinds]
             else:
-                missing.append(name)
+                missing.append(names[0])  # a store that cannot count has no bulk actions
         found.sort(key=lambda need: (need.oldest, need.kind, need.operation))
         at = instant(await self._now_us())
         return Needs(tuple(found), tuple(missing), at, tuple(cut), tuple(sorted(without_hook)))
@@ -166,12 +174,11 @@ class AttentionFinder:
     ) -> list[Need]:
         groups = _Groups[tuple[str, Doubt], StoredRecord](self._most)
         now_us = await self._now_us()
-        for scope in scopes:
-            async for record in self._records_in_doubt(scope, groups):
-                if _needs_person(record, self._untouched, now_us):
-                    groups.add((record.key.operation, record.in_doubt_policy), record, record.updated_us)
-                if record.in_doubt_policy == "reconcile" and not self._has_hook(record.key.operation):
-                    without_hook.add(record.key.operation)
+        async for record in _oldest_first([self._records_in_doubt(scope) for scope in scopes], groups):
+            if _needs_person(record, self._untouched, now_us):
+                groups.add((record.key.operation, record.in_doubt_policy), record, record.updated_us)
+            if record.in_doubt_policy == "reconcile" and not self._has_hook(record.key.operation):
+                without_hook.add(record.key.operation)
         cut += ["in_doubt"] * groups.is_cut
         holders = await self._find_holders([group.oldest for group in groups.found.values()])
         needs = []
@@ -199,32 +206,31 @@ class AttentionFinder:
         known = engine_of(self._semel).known.get(operation)
         return known is not None and known.policy.reconcile is not None
 
-    async def _records_in_doubt(self, scope: str | None, groups: _Groups[Any, Any]) -> AsyncIterator[StoredRecord]:
-        cursor: tuple[int, bytes] | None = None
-        while groups.has_room():
-            page = await self._ask(Scan(Query(status=Status.IN_DOUBT, scope=scope), cursor, _PAGE))
-            for record in page.records:
-                groups.looked_at += 1
-                yield record
-            cursor = page.cursor
-            if cursor is None:
-                return
-        groups.is_cut = True
+    def _records_in_doubt(self, scope: str | None) -> _Source[StoredRecord]:
+        async def read(cursor: tuple[int, bytes] | None, limit: int) -> tuple[Sequence[StoredRecord], Any]:
+            page = await self._ask(Scan(Query(status=Status.IN_DOUBT, scope=scope), cursor, limit))
+            return page.records, page.cursor
+
+        return _Source(read, lambda record: (record.created_us, record.key.digest))
+
+    def _letters(self, scope: str | None) -> _Source[StoredLetter]:
+        async def read(cursor: tuple[int, bytes] | None, limit: int) -> tuple[Sequence[StoredLetter], Any]:
+            page = await self._ask(ScanLetters(LetterQuery(scope=scope), cursor, limit))
+            return page.letters, page.cursor
+
+        return _Source(read, lambda letter: (letter.first_us, letter.id))
+
+    def _paused_batches(self, scope: str | None) -> _Source[StoredBatch]:
+        async def read(after: int | None, limit: int) -> tuple[Sequence[StoredBatch], Any]:
+            page = await perform(self._semel, list_page(scope, "paused", after or 0, limit=limit))
+            return page, page[-1].number if page else None
+
+        return _Source(read, lambda batch: batch.number)
 
     async def _find_letters(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[tuple[str, str], StoredLetter](MOST_ON_A_PAGE)
-        for scope in scopes:
-            cursor: tuple[int, bytes] | None = None
-            while groups.has_room():
-                page = await self._ask(ScanLetters(LetterQuery(scope=scope), cursor, _PAGE))
-                for letter in page.letters:
-                    groups.looked_at += 1
-                    groups.add((letter.consumer, letter.reason), letter, letter.first_us)
-                cursor = page.cursor
-                if cursor is None:
-                    break
-            else:
-                groups.is_cut = True
+        async for letter in _oldest_first([self._letters(scope) for scope in scopes], groups):
+            groups.add((letter.consumer, letter.reason), letter, letter.first_us)
         cut += ["dead_letter"] * groups.is_cut
         return [
             Need(
@@ -251,7 +257,7 @@ class AttentionFinder:
             groups = _Groups[str, ParkedEvent](MOST_ON_A_PAGE)
             keys: set[str | int] = set()
             after: int | None = 0
-            while after is not None and groups.has_room():
+            while after is not None and groups.room > 0:
                 page = await self._ask(ScanParked(stream, after, _PAGE))
                 for event in page.events:
                     groups.looked_at += 1
@@ -281,20 +287,15 @@ class AttentionFinder:
 
     async def _find_paused(self, scopes: tuple[str | None, ...], cut: list[Kind]) -> list[Need]:
         groups = _Groups[str, StoredBatch](MOST_ON_A_PAGE)
-        for scope in scopes:
-            after, is_last = 0, False
-            while groups.has_room() and not is_last:
-                page: tuple[StoredBatch, ...] = await perform(self._semel, list_page(scope, "paused", after))
-                for batch in page:
-                    groups.looked_at += 1
-                    groups.add(batch.operation, batch, batch.updated_us)
-                    after = batch.number
-                is_last = not page
-            groups.is_cut = groups.is_cut or not is_last
+        async for batch in _oldest_first([self._paused_batches(scope) for scope in scopes], groups):
+            if not is_internal(batch.operation) or (
+                batch.operation == OPERATION and (None in scopes or not is_everywhere(batch))
+            ):
+                groups.add(batch.operation, batch, batch.updated_us)
         cut += ["paused_batch"] * groups.is_cut
         return [
             Need(
-                kind="paused_batch",
+                kind="paused_bulk" if operation == OPERATION else "paused_batch",
                 operation=operation,
                 policy=None,
                 number=group.number,
@@ -304,7 +305,9 @@ class AttentionFinder:
                 scope=group.oldest.scope,
                 why=group.oldest.reason or "somebody paused it",
                 holder=None,
-                suggestion="Look at its failed items; resume it, or cancel it.",
+                suggestion="Look at its failed items; resume it, or cancel it."
+                if operation != OPERATION
+                else "Look at what it does and what was refused; resume it, or cancel it.",
             )
             for operation, group in groups.found.items()
         ]
@@ -346,9 +349,14 @@ async def needs_of(actions: Actions, user: User, kinds: Collection[Kind] = KINDS
 
 
 async def _with_who_paused(actions: Actions, user: User, need: Need) -> Need:
-    if need.kind != "paused_batch":
+    if need.kind not in _TARGETS:
         return need
-    return replace(need, paused_by=await actions.find_who_paused(user, need.scope, need.target, reason=need.why))
+    target = _TARGETS[need.kind](need.target)
+    return replace(need, paused_by=await actions.find_who_paused(user, need.scope, target, reason=need.why))
+
+
+_TARGETS: Final[dict[Kind, Callable[[str], str]]] = {"paused_batch": batch_target, "paused_bulk": bulk_target}
+"""How the audit chain names what somebody paused."""
 
 
 @dataclass(slots=True)
@@ -369,9 +377,10 @@ class _Groups(Generic[K, T]):
         self.is_cut = False
         self._most = most
 
-    def has_room(self) -> bool:
-        """Whether more may be looked at."""
-        return self.looked_at < self._most
+    @property
+    def room(self) -> int:
+        """How many more may be looked at."""
+        return self._most - self.looked_at
 
     def add(self, place: K, one: T, since_us: int) -> None:
         """Count one that needs a person."""
@@ -382,6 +391,54 @@ class _Groups(Generic[K, T]):
         group.number += 1
         if since_us < group.since_us:
             group.since_us, group.oldest = since_us, one
+
+
+class _Source(Generic[T]):
+    """What one scope has, the oldest first, read page by page as far as it is needed.
+
+    Args:
+        read: from a cursor (None: the beginning) and a limit to a page and the next cursor (None: it was the last).
+        place: by what its pages are ordered.
+    """
+
+    def __init__(
+        self, read: Callable[[Any, int], Awaitable[tuple[Sequence[T], Any]]], place: Callable[[T], Any]
+    ) -> None:
+        self._read = read
+        self._place = place
+        self._cursor: Any = None
+        self._is_last = False
+        self._waiting = deque[T]()
+
+    async def find_place(self, limit: int) -> Any:
+        """The place of the next one, for which at most so many are read; None: there is none."""
+        while not self._waiting and not self._is_last:
+            page, self._cursor = await self._read(self._cursor, limit)
+            self._waiting.extend(page)
+            self._is_last = self._cursor is None
+        return self._place(self._waiting[0]) if self._waiting else None
+
+    def take(self) -> T:
+        """The next one, after its place was found."""
+        return self._waiting.popleft()
+
+
+async def _oldest_first(sources: Sequence[_Source[T]], groups: _Groups[Any, T]) -> AsyncIterator[T]:
+    """The oldest of all sources, as many as may be looked at; each counts as looked at."""
+    page = min(_PAGE, max(_SMALLEST_PAGE, groups.room // max(1, len(sources))))
+    places = await asyncio.gather(*(source.find_place(page) for source in sources))
+    ahead = [(place, number) for number, place in enumerate(places) if place is not None]
+    heapify(ahead)
+    while ahead and groups.room > 0:
+        _, number = heappop(ahead)
+        groups.looked_at += 1
+        yield sources[number].take()
+        place = await sources[number].find_place(
+            min(page, groups.room + 1)
+        )  # one more than fits says whether it is cut
+        if place is not None:
+            heappush(ahead, (place, number))
+    groups.is_cut = bool(ahead)
 
 
 def _needs_person(record: StoredRecord, untouched: timedelta, now_us: int) -> bool:

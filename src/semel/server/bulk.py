@@ -34,6 +34,7 @@ from semel.batch.items import Item, ItemResult
 from semel.batch.settings import MOST_RATE, is_valid_rate
 from semel.core import codec
 from semel.core.batch.values import ItemStatus, StoredBatch
+from semel.core.events.letters import StoredLetter
 from semel.core.key import SHARED, make_key
 from semel.core.record import Happened, Record, Status
 from semel.core.store import Capability
@@ -43,7 +44,7 @@ from semel.errors import BatchChanged, RecordNotFound, SemelError, UsageError
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
 from semel.server.actions.checks import check_reason, not_found_error
-from semel.server.actions.events import letter_id
+from semel.server.actions.events import check_processed, letter_id
 from semel.server.actions.records import MOST as PAGE
 from semel.server.audit.targets import bulk_target
 from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
@@ -52,6 +53,8 @@ OPERATION: Final = "semel:bulk"
 MOST_ITEMS: Final = 100_000
 LONGEST_VALUE: Final = 2000
 """Characters of the value that `resolve` states, as JSON: every item keeps it."""
+MOST_COUNTED: Final = 1000
+"""How many records a dry run reads where their status does not tell whether they are in a state for the action."""
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
@@ -123,11 +126,16 @@ class BulkItem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class BulkPreview:
-    """What a bulk action would do: how many match, and how many of those are in a state for it."""
+    """What a bulk action would do: how many match, and how many of those are in a state for it.
+
+    `is_eligible_exact` is false where so many would have to be read for the second number that it is only the most
+    there can be.
+    """
 
     matching: int
     eligible: int
     by_status: dict[str, int]
+    is_eligible_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,15 +222,10 @@ class BulkActions:
         """
         self._check(user, asked)
         if asked.letters is not None:
-            number = 0
-            async for _ in self._letters(user, asked.letters, self._scope(user, asked)):
-                number += 1
-            return BulkPreview(number, number, {})
-        numbers: dict[str, int] = {}
-        for one in await self._actions.counts(user, **(asked.records or {})):
-            numbers[one.status] = numbers.get(one.status, 0) + one.number
-        eligible = sum(numbers.get(status, 0) for status in _ELIGIBLE[asked.action])
-        return BulkPreview(sum(numbers.values()), eligible, numbers)
+            return await self._preview_letters(user, asked, asked.letters)
+        numbers = await self._numbers(user, asked.records or {})
+        eligible, is_eligible_exact = await self._eligible(user, asked, numbers)
+        return BulkPreview(sum(numbers.values()), eligible, numbers, is_eligible_exact)
 
     async def start(self, user: User, asked: BulkRequest) -> BulkProgress:
         """Note all that match now as a batch. Nothing is changed before `run`.
@@ -365,6 +368,38 @@ class BulkActions:
             found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
 
+    async def _preview_letters(self, user: User, asked: BulkRequest, wanted: LetterFilter) -> BulkPreview:
+        number = in_doubt = in_vain = 0
+        async for letter in self._letters(user, wanted, self._scope(user, asked)):
+            number += 1
+            if asked.action == "redrive" and letter.reason == "in_doubt":
+                in_doubt += 1
+                in_vain += in_doubt <= MOST_COUNTED and bool(await self._actions.why_in_vain(letter))
+        return BulkPreview(number, number - in_vain, {}, is_eligible_exact=in_doubt <= MOST_COUNTED)
+
+    async def _eligible(self, user: User, asked: BulkRequest, numbers: dict[str, int]) -> tuple[int, bool]:
+        """How many of those that match are in a state for the action, and whether there are not fewer."""
+        wanted = asked.records or {}
+        number = sum(numbers.get(status, 0) for status in _STATUSES[asked.action])
+        if asked.action in _ENDS_DOUBT and numbers.get(Status.RUNNING):
+            # Whoever runs under a lease that is over is in doubt, although no sweep has said so yet.
+            lapsed = await self._numbers(user, {**wanted, "status": None, "stuck": True})
+            return number + lapsed.get(Status.RUNNING, 0), True
+        if asked.action != "reopen":
+            return number, True
+        if number > MOST_COUNTED:
+            return number, False
+        asked_for = [status for status in _STATUSES["reopen"] if numbers.get(status)]
+        found = [one for status in asked_for async for one in self._records(user, {**wanted, "status": status})]
+        return sum(is_reopenable(record) for record in found), True
+
+    async def _numbers(self, user: User, wanted: RecordFilter) -> dict[str, int]:
+        """How many match, by status."""
+        numbers: dict[str, int] = {}
+        for one in await self._actions.counts(user, **wanted):
+            numbers[one.status] = numbers.get(one.status, 0) + one.number
+        return numbers
+
     def _check(self, user: User, asked: BulkRequest) -> None:
         if asked.action not in PERMISSIONS:
             raise Invalid(f"A bulk action is one of {', '.join(PERMISSIONS)}; nothing was done.", because="action")
@@ -409,20 +444,24 @@ class BulkActions:
 
     async def _items(self, user: User, asked: BulkRequest, scope: str) -> AsyncIterator[dict[str, Any]]:
         if asked.letters is not None:
-            async for item in self._letters(user, asked.letters, scope):
-                yield item
+            async for letter in self._letters(user, asked.letters, scope):
+                yield {"target": letter_id(letter), "consumer": letter.consumer}
             return
         stated = _stated(asked)
+        async for record in self._records(user, asked.records or {}):
+            yield {"target": record.reference, "fence": record.fence, **stated}
+
+    async def _records(self, user: User, wanted: RecordFilter) -> AsyncIterator[Record]:
         cursor: str | None = None
         while True:
-            page = await self._actions.list(user, cursor=cursor, limit=PAGE, **(asked.records or {}))
+            page = await self._actions.list(user, cursor=cursor, limit=PAGE, **wanted)
             for record in page.records:
-                yield {"target": record.reference, "fence": record.fence, **stated}
+                yield record
             cursor = page.cursor
             if cursor is None:
                 return
 
-    async def _letters(self, user: User, wanted: LetterFilter, scope: str) -> AsyncIterator[dict[str, Any]]:
+    async def _letters(self, user: User, wanted: LetterFilter, scope: str) -> AsyncIterator[StoredLetter]:
         cursor: str | None = None
         while True:
             page = await self._actions.letters(
@@ -437,7 +476,7 @@ class BulkActions:
                 limit=PAGE,
             )
             for letter in page.letters:
-                yield {"target": letter_id(letter), "consumer": letter.consumer}
+                yield letter
             cursor = page.cursor
             if cursor is None:
                 return
@@ -503,10 +542,7 @@ class BulkActions:
             if is_again:
                 return  # the earlier attempt took it away
             raise
-        if disposition.status == "unavailable":
-            raise _NoAnswer("The store did not answer.")
-        if disposition.status not in ("processed", "duplicate", "ignored"):
-            raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
+        check_processed(disposition)
 
     def _has_handlers(self, batch: StoredBatch) -> bool:
         consumer = msgspec.json.decode(batch.metadata, type=BulkMetadata).consumer
@@ -600,7 +636,7 @@ class BulkRunner:
             _LOG.error("%s ended with %s and is tried again later", what, type(error).__qualname__)
 
 
-_ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
+_STATUSES: Final[dict[str, tuple[Status, ...]]] = {
     "resolve": (Status.IN_DOUBT,),
     "cancel": (Status.IN_DOUBT,),
     "fail": (Status.IN_DOUBT,),
@@ -609,13 +645,12 @@ _ELIGIBLE: Final[dict[str, tuple[Status, ...]]] = {
     "erase": (Status.COMPLETED, Status.FAILED, Status.CANCELLED),
 }
 """The statuses of records that each action is for; the record itself may refuse it all the same."""
+_ENDS_DOUBT: Final = ("resolve", "cancel", "fail", "release")
 
 
-def is_eligible(record: Record, action: str) -> bool:
-    """Whether a record is in a state for an action, as far as it can be told without trying."""
-    if action == "reopen":
-        return is_reopenable(record)
-    return record.status in _ELIGIBLE.get(action, ())
+def is_everywhere(batch: StoredBatch) -> bool:
+    """Whether the bulk action that a batch is acts on all scopes: it exists for those alone who reach all."""
+    return msgspec.json.decode(batch.metadata, type=BulkMetadata).everywhere
 
 
 def _is_decided(record: Record, actor: str, reason: str) -> bool:

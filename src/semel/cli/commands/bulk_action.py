@@ -40,9 +40,8 @@ async def carry_out(actions: BulkActions, who: str, asked: BulkRequest, *, dry_r
 
     out, user = console(), User(who, {Role.ADMIN})
     preview = await actions.preview(user, asked)
-    out.print(
-        Text.assemble((f"{preview.matching} match", "bold"), f", {preview.eligible} are in a state for {asked.action}")
-    )
+    eligible = f"{preview.eligible}" if preview.is_eligible_exact else f"at most {preview.eligible}"
+    out.print(Text.assemble((f"{preview.matching} match", "bold"), f", {eligible} are in a state for {asked.action}"))
     if dry_run or (not preview.matching and asked.id is None):
         return 0
     if not yes:

@@ -1,4 +1,7 @@
-"""What an operator does to batches: look at them, pause, resume, cancel, and retry their items."""
+"""What an operator does to batches: look at them, pause, resume, cancel, and retry their items.
+
+- Batches of semel's own do not exist here. A bulk action is one, and has rules of its own: `semel.server.bulk`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _ENTRIES: Final = 50
 """How many entries about a batch are looked through for the one that paused it: retries leave entries too."""
 _STATE_CHANGES: Final = frozenset({"pause", "resume", "cancel"})
 _INTERNAL: Final = "semel:"
-"""How the operations of semel's own begin; bulk actions are listed by themselves."""
+"""How the operations of semel's own begin; bulk actions are looked at and steered by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class BatchActions(ActionsBase):
             page: tuple[StoredBatch, ...] = await self.perform(
                 list_page(scope, state, after, newest_first=newest_first)
             )
-            found += [stored for stored in page if not stored.operation.startswith(_INTERNAL)]
+            found += [stored for stored in page if not is_internal(stored.operation)]
             if not page:
                 break
             after = page[-1].number
@@ -109,15 +112,17 @@ class BatchActions(ActionsBase):
         found = await self._find_batch(user, scope, batch)
         return await self.told(found.status())
 
-    async def find_who_paused(self, user: User, scope: str, batch: str, *, reason: str | None) -> str:
-        """Who paused a batch with this reason, from the audit chain; empty where that is not known.
+    async def find_who_paused(self, user: User, scope: str, target: str, *, reason: str | None) -> str:
+        """Who paused a batch or a bulk action with this reason, from the audit chain; empty where that is not known.
+
+        `target` is what the chain calls it.
 
         It is known of what was done here or at the command line: the library, and a run that stops by itself, write no
         entry. Whoever may not read the chain is told nobody.
         """
         if self.audit is None or not reason or Permission.AUDIT not in user.permissions or not user.reaches(scope):
             return ""
-        found = self.audit.entries(scope=scope, target=batch_target(batch), limit=_ENTRIES)
+        found = self.audit.entries(scope=scope, target=target, limit=_ENTRIES)
 
         async def read() -> str:
             async for entry in found:
@@ -177,9 +182,17 @@ class BatchActions(ActionsBase):
         if not user.reaches(scope):
             raise not_found_error(f"batch {batch!r}")
         try:
-            return await Batches(self.semel, scope or SHARED).get(batch)
+            found = await Batches(self.semel, scope or SHARED).get(batch)
         except RecordNotFound:
             raise not_found_error(f"batch {batch!r}") from None
+        if is_internal(found.operation):
+            raise not_found_error(f"batch {batch!r}")
+        return found
 
     async def _status(self, stored: StoredBatch) -> BatchStatus:
         return await self.told(Batch(self.semel, stored).status())
+
+
+def is_internal(operation: str) -> bool:
+    """Whether an operation is one of semel's own."""
+    return operation.startswith(_INTERNAL)

@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from semel.api import AsyncSemel, Semel
-from semel.core.events.letters import DropLetter, LetterQuery, ScanLetters, StoredLetter
+from semel.core.events.letters import DropLetter, LetterQuery, ScanLetters, StoredLetter, operation_of
 from semel.core.events.outbox import LagMeasured, MeasureLag, ParkedEvent, ReleaseParked, ScanParked, StreamLag
 from semel.core.flow import Flow, ask
-from semel.core.record import instant
+from semel.core.operations import Read
+from semel.core.record import Status, instant
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.errors import RecordUnreadable
@@ -27,7 +28,7 @@ from semel.server.actions.checks import ActionsBase, not_found_error
 from semel.server.audit import Audit
 from semel.server.audit.targets import letter_target, parked_target
 from semel.server.engines import call_either
-from semel.server.refusals import Invalid, NotPossible
+from semel.server.refusals import Invalid, NotPossible, Unavailable
 
 T = TypeVar("T")
 PAGE: Final = 50
@@ -139,6 +140,21 @@ class EventActions(ActionsBase):
             return disposition
 
         return await self._change_letter(user, Permission.REDRIVE, found, hand_over, reason=reason)
+
+    async def why_in_vain(self, letter: StoredLetter) -> str:
+        """Why a letter would be redriven in vain; empty: it may be worth it.
+
+        Only a person may end a doubt under `hold`. Once they said that it did not happen, its letter is for redriving.
+        """
+        if letter.reason != "in_doubt" or letter.record is None:
+            return ""
+        record = (await self.perform(_ask(Read(letter.record, operation=operation_of(letter.consumer))))).record
+        if record is None or record.status is not Status.IN_DOUBT or record.in_doubt_policy != "hold":
+            return ""
+        return (
+            f"The event is in doubt, and only a person may say whether it was processed. "
+            f"Decide about its record {letter.record.hex()[:16]}; nothing was changed."
+        )
 
     async def discard(self, user: User, consumer: str, letter: str, *, reason: str) -> StoredLetter:
         """Delete a letter. Its record stays: the event is not processed when it is delivered again."""
@@ -265,6 +281,24 @@ class EventActions(ActionsBase):
         if not self.has(capability):
             name = engine_of(self.semel).store.name
             raise NotPossible(f"{name} keeps no {what}; nothing was done.", because="not_kept")
+
+
+def check_processed(disposition: Disposition) -> None:
+    """Tell what came of a redrive from what was hoped for.
+
+    Raises:
+        Unavailable: the store did not answer.
+        NotPossible: the event was handed over, and its letter is still there; `because` is what came of it.
+    """
+    status = disposition.status
+    if status in ("processed", "duplicate", "ignored"):
+        return
+    if status == "unavailable":
+        raise Unavailable("The store did not answer.")
+    then = ""
+    if status == "in_doubt" and disposition.reference is not None:
+        then = f" Decide about its record {disposition.reference[:16]}."
+    raise NotPossible(f"The event is {status.replace('_', ' ')} again.{then}", because=status)
 
 
 def letter_id(letter: StoredLetter) -> str:

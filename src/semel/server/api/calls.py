@@ -279,7 +279,9 @@ def call_bulk(action: str) -> Callable[[Call], Awaitable[Any]]:
         )
         if body.dry_run:
             preview = await call.bulk.preview(call.user, asked)
-            return views.BulkPreviewView(preview.matching, preview.eligible, preview.by_status)
+            return views.BulkPreviewView(
+                preview.matching, preview.eligible, preview.by_status, preview.is_eligible_exact
+            )
         started = await call.bulk.start(call.user, asked)
         call.runner.begin(started.scope, started.id)
         return views.BulkView.of(started)

@@ -507,6 +507,7 @@ class BulkPreviewView(msgspec.Struct, frozen=True):
     matching: int
     eligible: int
     by_status: Mapping[str, int]
+    is_eligible_exact: bool
 
 
 class BulkView(msgspec.Struct, frozen=True, kw_only=True):

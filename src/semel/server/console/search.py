@@ -89,6 +89,19 @@ def _scope(text: str) -> object:
     return None if not text else SHARED if text == _SHARED else text
 
 
+def letter_scope(scope: str, shared: str) -> str | None:
+    """The scope that letters are searched by: empty is that of nobody, which has a box of its own; None is any.
+
+    Raises:
+        Invalid: both are asked for.
+    """
+    if shared != "1":
+        return scope or None
+    if scope:
+        raise Invalid("A scope is given, and that of nobody is asked for; nothing was read.", because="scope")
+    return ""
+
+
 def _tag(text: str) -> tuple[str, str] | None:
     if not text:
         return None

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record
 from semel.server.access import Permission
+from semel.server.actions.events import check_processed
 from semel.server.console.deeds import DEEDS, Deed, fitting_deeds, is_live, why_not
 from semel.server.console.pages.bulk import ask_for_all
 from semel.server.console.pages.forms import MOST, Given, check_form, read_form, read_number, read_value
@@ -151,13 +152,16 @@ async def _plan_letters(view: View, deed: Deed, given: Given) -> Plan:
     for id_ in given.all("letter")[:MOST]:
         try:
             letter = await view.actions.letter(view.user, consumer, id_)
+            in_vain = ""
             if deed.name == "redrive":
                 view.actions.consumer(consumer)
+                in_vain = await view.actions.why_in_vain(letter)
         except Refused as refused:
             plan.targets.append(Target(id_, id_[:12], plan.back, refusal=refused.message))
             continue
         words = f"{letter.type or 'unreadable'} {letter.subject or ''}".strip()
-        plan.targets.append(Target(id_, words, plan.back, letter.reason.replace("_", " ")))
+        place = f"/records/{letter.record.hex()}" if in_vain and letter.record is not None else plan.back
+        plan.targets.append(Target(id_, words, place, letter.reason.replace("_", " "), in_vain))
     return plan
 
 
@@ -258,6 +262,7 @@ def _other_worker(view: View, plan: Plan, reason: str) -> Callable[[Target], Awa
         match plan.deed.name:
             case "redrive":
                 disposition = await actions.redrive(user, hidden["consumer"], target.id, reason=reason)
+                check_processed(disposition)
                 return f"handed over: {disposition.status}"
             case "discard":
                 await actions.discard(user, hidden["consumer"], target.id, reason=reason)

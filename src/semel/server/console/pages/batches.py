@@ -10,6 +10,7 @@ from starlette.responses import Response
 from semel.batch.status import STATES, BatchStatus
 from semel.core.store import Capability
 from semel.server.actions.batches import ListedBatch
+from semel.server.audit.targets import batch_target
 from semel.server.console.charts import meter
 from semel.server.console.deeds import batch_deeds
 from semel.server.console.pages.forms import read_number
@@ -92,7 +93,9 @@ async def show_batch(view: View) -> Response:
         here="/batches",
         row=row,
         status=status,
-        paused_by=await view.actions.find_who_paused(view.user, scope, name, reason=status.reason) if is_paused else "",
+        paused_by=await view.actions.find_who_paused(view.user, scope, batch_target(name), reason=status.reason)
+        if is_paused
+        else "",
         metadata="" if status.metadata is None else repr(status.metadata)[:2000],
         choices=[deed for deed in deeds if view.may(deed.permission)],
         legend=[(tone, name.replace("_", " ")) for name, tone in _TONES],

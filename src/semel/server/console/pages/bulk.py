@@ -19,7 +19,7 @@ from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
 from semel.server.console.pages.forms import Given, check_form, read_form, read_value
 from semel.server.console.rendering import share
-from semel.server.console.search import SearchForm, read_moment
+from semel.server.console.search import SearchForm, letter_scope, read_moment
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Invalid, Refused
 
@@ -171,10 +171,15 @@ def _letters(given: Given, action: BulkAction, reason: str) -> tuple[BulkRequest
     why = given.first("why")
     if why and why not in REASONS:
         raise Invalid(f"A letter is here because of one of {', '.join(REASONS)}; nothing was changed.", because="why")
+    asked = {name: given.first(name) for name in ("consumer", "type", "subject", "scope", "shared")}
     wanted = LetterFilter(
-        given.first("consumer"), why or None, given.first("type") or None, given.first("subject") or None
+        asked["consumer"],
+        why or None,
+        asked["type"] or None,
+        asked["subject"] or None,
+        letter_scope(asked["scope"], asked["shared"]),
     )
-    back = f"/events/letters{query_text({'consumer': wanted.consumer})}"
+    back = f"/events/letters{query_text(asked | {'reason': why})}"
     return BulkRequest(action=action, reason=reason, letters=wanted), back
 
 

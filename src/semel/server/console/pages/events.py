@@ -18,6 +18,7 @@ from semel.server.attention import Kind, Need, needs_of
 from semel.server.console.deeds import DEEDS
 from semel.server.console.pages.forms import read_number
 from semel.server.console.pages.records import BodyPart, body_page
+from semel.server.console.search import letter_scope
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Forbidden, Invalid
 
@@ -101,6 +102,7 @@ class LetterRow:
 async def show_letters(view: View) -> Response:
     """The dead letters of a consumer."""
     consumer, reason, type_ = view.asked("consumer"), view.asked("reason"), view.asked("type")
+    scope, shared = view.asked("scope"), view.asked("shared")
     if not consumer:
         raise Invalid("Name a consumer; its letters are shown then.", because="consumer")
     page = await view.actions.letters(
@@ -109,10 +111,12 @@ async def show_letters(view: View) -> Response:
         reason=reason or None,
         type=type_ or None,
         subject=view.asked("subject") or None,
+        scope=letter_scope(scope, shared),
         cursor=view.asked("cursor") or None,
         limit=PAGE,
     )
     kept = {"consumer": consumer, "reason": reason, "type": type_, "subject": view.asked("subject")}
+    kept |= {"scope": scope, "shared": shared}
     return view.page(
         "letters.html",
         here="/events",

@@ -23,18 +23,20 @@ _TITLES: Final = {
     "dead_letter": "Dead letters of {}",
     "parked_key": "Parked keys of stream {}",
     "paused_batch": "Paused batches of {}",
+    "paused_bulk": "Paused actions on many",
 }
 _MANY: Final = {
     "in_doubt": "records in doubt",
     "dead_letter": "dead letters",
     "parked_key": "parked events",
-    "paused_batch": "paused batches",
+    "paused_batch": "paused batches and actions on many",
 }
 _BUTTONS: Final = {
     "in_doubt": "Look at them",
     "dead_letter": "Look at the letters",
     "parked_key": "Look at the events",
     "paused_batch": "Look at the batches",
+    "paused_bulk": "Look at the actions",
 }
 
 
@@ -61,6 +63,7 @@ def _card(view: View, need: Need) -> dict[str, str]:
         "paused_batch": f"/batch{query_text({'scope': need.scope, 'batch': need.target})}"
         if need.number == 1
         else "/batches?state=paused",
+        "paused_bulk": f"/bulk{query_text({'scope': need.scope, 'id': need.target})}" if need.number == 1 else "/bulk",
     }
     return {
         "title": _TITLES[need.kind].format(need.operation),

@@ -107,5 +107,5 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("change", (event) => {
   if (event.target.id !== "pick-all") return;
-  for (const box of document.querySelectorAll('input[name="target"]')) box.checked = event.target.checked;
+  for (const box of document.querySelectorAll('input[type="checkbox"][form="bulk"]')) box.checked = event.target.checked;
 });
