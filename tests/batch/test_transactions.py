@@ -5,6 +5,7 @@ What always holds: the effects that are counted are those of the items that are 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -123,6 +124,37 @@ async def test_what_fails_leaves_no_effect_and_the_others_theirs(office: Office,
     assert await office.desk.do(lambda: batch.retry("failed")) == 1
     assert (await office.run(batch, commit=commit)).completed == 9
     assert office.count_effects() == 9
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_a_cancellation_inside_a_handler_leaves_no_effect_and_the_others_theirs(
+    office: Office, commit: str
+) -> None:
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise asyncio.CancelledError
+
+    batch = await office.desk.start(10)
+    status = await office.run(batch, work, commit=commit)
+    assert (status.state, status.completed, status.failed, office.count_effects()) == ("completed", 9, 1, 9)
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_what_ends_the_run_leaves_no_effect_of_its_item_and_the_rest_to_others(
+    office: Office, commit: str
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise Ended
+
+    batch = await office.desk.start(10)
+    with pytest.raises(Ended):
+        await office.run(batch, work, commit=commit)
+    status = await office.run(batch, commit=commit, wait=False)
+    assert (status.state, status.completed, office.count_effects()) == ("completed", 10, 10)
 
 
 @pytest.mark.parametrize("commit", ["item", "page"])

@@ -19,6 +19,8 @@ import msgspec
 
 from semel.batch.concurrency import (
     AsyncEvent,
+    WasCancelled,
+    async_call_handler,
     async_let_others_run,
     async_run_side_by_side,
 )
@@ -72,7 +74,6 @@ from semel.engine import call_errors, context
 from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.call_flow import Request
 from semel.engine.clock import async_pause
-from semel.engine.decorator import async_call_function
 from semel.errors import (
     FailedBefore,
     InDoubt,
@@ -157,7 +158,7 @@ class AsyncItemCall(AsyncCall[Any]):
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, self.number, self.in_doubt)
             given = handler.arguments(seen, item.data, self.attempt, self._session)
-            value = await async_call_function(functools.partial(handler.function, **given))
+            value = await async_call_handler(functools.partial(handler.function, **given))
             if isinstance(value, Skip):
                 raise value
         except Exception as error:
@@ -172,8 +173,9 @@ class AsyncItemCall(AsyncCall[Any]):
 
     def _ending(self, error: BaseException) -> Literal["final", "retry", "doubt"]:
         policy = self.request.policy
-        if not isinstance(error, Exception):
-            return "doubt"
+        is_cut_off = not isinstance(error, Exception)
+        if is_cut_off or (isinstance(error, WasCancelled) and policy.in_doubt != "rerun"):
+            return "doubt"  # nobody saw how far it came
         if isinstance(error, policy.final_errors) or self.number >= self._runner.settings.max_attempts:
             return "final"
         # Under another policy a doubt would wait for a person or a hook, and this end was seen.
@@ -203,7 +205,7 @@ class AsyncRunner:
         self._works: dict[int, PageWork] = {}
         self._ends: deque[PendingEnd] = deque()
         self._over = AsyncEvent()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._are_all_taken = False
         self._look_at = self._poll_at = self._filled_at = 0.0
         self._soon = settings.policy.lease_for.total_seconds() / _SOON
@@ -230,11 +232,13 @@ class AsyncRunner:
         Raises:
             UsageError: the program has to be changed.
             StoreUnavailable: the store did not answer for too long.
+            BaseException: a handler raised it, such as SystemExit, which is no error of its item alone.
         """
         if self.batch.state != "running":
             return
         try:
-            await async_run_side_by_side(self._work, min(self.settings.concurrency, max(self.batch.total, 1)))
+            count = min(self.settings.concurrency, max(self.batch.total, 1))
+            await async_run_side_by_side(self._work, count, self.stop)
         finally:
             await self._leave()
         if self._error is not None:
@@ -251,7 +255,7 @@ class AsyncRunner:
                     await self._run_page(ready.work)
                 else:
                     await self._run_item(ready, ready.item)
-        except Exception as error:  # noqa: BLE001 - the others let their items end before it is raised
+        except BaseException as error:  # noqa: BLE001 - the others let their items end before it is raised
             self._error = self._error or error
             self._over.set()
         finally:
@@ -643,7 +647,7 @@ class AsyncRunner:
         handler, settings = self.settings.handler, self.settings
         seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
         given = handler.arguments(seen, item.data, None, session)
-        value = await async_call_function(functools.partial(handler.function, **given))
+        value = await async_call_handler(functools.partial(handler.function, **given))
         if isinstance(value, Skip):
             raise value  # noting why takes a record: its page runs one by one
         outcome = codec.encode(value, settings.shape, settings.policy.max_result, settings.policy.redact)

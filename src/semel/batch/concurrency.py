@@ -8,14 +8,20 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Event as SyncEvent
+from typing import Any
+
+from semel.engine.decorator import async_call_function, sync_call_function
 
 __all__ = [
     "AsyncEvent",
     "SyncEvent",
+    "WasCancelled",
+    "async_call_handler",
     "async_join_spawned",
     "async_let_others_run",
     "async_run_side_by_side",
     "async_spawn",
+    "sync_call_handler",
     "sync_join_spawned",
     "sync_let_others_run",
     "sync_run_side_by_side",
@@ -23,22 +29,57 @@ __all__ = [
 ]
 
 
-async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int) -> None:
-    """Run so many workers as tasks, to the end of all of them."""
-    async with asyncio.TaskGroup() as group:
-        for _ in range(count):
-            group.create_task(_to_coroutine(work))
+class WasCancelled(Exception):
+    """Something that a handler waited for was cancelled, and not the handler itself: an error of its item alone."""
+
+
+async def async_call_handler(handler: Callable[[], Any]) -> Any:
+    """Call the handler of an item.
+
+    Raises:
+        WasCancelled: it was not cancelled itself.
+    """
+    try:
+        return await async_call_function(handler)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise WasCancelled(str(error)) from error
+
+
+def sync_call_handler(handler: Callable[[], Any]) -> Any:
+    """The same in a thread, which nobody cancels."""
+    try:
+        return sync_call_function(handler)
+    except asyncio.CancelledError as error:
+        raise WasCancelled(str(error)) from error
+
+
+async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int, stop: Callable[[], None]) -> None:
+    """Run so many workers as tasks, to the end of all of them. `stop` has them end where the caller is cut off."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(count):
+                group.create_task(_to_coroutine(work))
+    except BaseException:
+        stop()
+        raise
 
 
 async def _to_coroutine(work: Callable[[], Awaitable[None]]) -> None:
     await work()
 
 
-def sync_run_side_by_side(work: Callable[[], None], count: int) -> None:
-    """Run so many workers in threads, to the end of all of them."""
+def sync_run_side_by_side(work: Callable[[], None], count: int, stop: Callable[[], None]) -> None:
+    """The same in threads: whoever interrupts the caller, as Ctrl-C does, waits for what they run, and no longer."""
     with ThreadPoolExecutor(count, thread_name_prefix="semel-batch") as threads:
-        for future in [threads.submit(copy_context().run, work) for _ in range(count)]:
-            future.result()
+        try:
+            for future in [threads.submit(copy_context().run, work) for _ in range(count)]:
+                future.result()
+        except BaseException:
+            stop()
+            raise
 
 
 def async_spawn(work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:

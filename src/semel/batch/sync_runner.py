@@ -20,6 +20,8 @@ import msgspec
 
 from semel.batch.concurrency import (
     SyncEvent,
+    WasCancelled,
+    sync_call_handler,
     sync_let_others_run,
     sync_run_side_by_side,
 )
@@ -72,7 +74,6 @@ from semel.core.store import WithBatches
 from semel.engine import call_errors, context
 from semel.engine.call_flow import Request
 from semel.engine.clock import sync_pause
-from semel.engine.decorator import sync_call_function
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import (
     FailedBefore,
@@ -158,7 +159,7 @@ class SyncItemCall(SyncCall[Any]):
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, self.number, self.in_doubt)
             given = handler.arguments(seen, item.data, self.attempt, self._session)
-            value = sync_call_function(functools.partial(handler.function, **given))
+            value = sync_call_handler(functools.partial(handler.function, **given))
             if isinstance(value, Skip):
                 raise value
         except Exception as error:
@@ -173,8 +174,9 @@ class SyncItemCall(SyncCall[Any]):
 
     def _ending(self, error: BaseException) -> Literal["final", "retry", "doubt"]:
         policy = self.request.policy
-        if not isinstance(error, Exception):
-            return "doubt"
+        is_cut_off = not isinstance(error, Exception)
+        if is_cut_off or (isinstance(error, WasCancelled) and policy.in_doubt != "rerun"):
+            return "doubt"  # nobody saw how far it came
         if isinstance(error, policy.final_errors) or self.number >= self._runner.settings.max_attempts:
             return "final"
         # Under another policy a doubt would wait for a person or a hook, and this end was seen.
@@ -204,7 +206,7 @@ class SyncRunner:
         self._works: dict[int, PageWork] = {}
         self._ends: deque[PendingEnd] = deque()
         self._over = SyncEvent()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._are_all_taken = False
         self._look_at = self._poll_at = self._filled_at = 0.0
         self._soon = settings.policy.lease_for.total_seconds() / _SOON
@@ -231,11 +233,13 @@ class SyncRunner:
         Raises:
             UsageError: the program has to be changed.
             StoreUnavailable: the store did not answer for too long.
+            BaseException: a handler raised it, such as SystemExit, which is no error of its item alone.
         """
         if self.batch.state != "running":
             return
         try:
-            sync_run_side_by_side(self._work, min(self.settings.concurrency, max(self.batch.total, 1)))
+            count = min(self.settings.concurrency, max(self.batch.total, 1))
+            sync_run_side_by_side(self._work, count, self.stop)
         finally:
             self._leave()
         if self._error is not None:
@@ -252,7 +256,7 @@ class SyncRunner:
                     self._run_page(ready.work)
                 else:
                     self._run_item(ready, ready.item)
-        except Exception as error:  # noqa: BLE001 - the others let their items end before it is raised
+        except BaseException as error:  # noqa: BLE001 - the others let their items end before it is raised
             self._error = self._error or error
             self._over.set()
         finally:
@@ -644,7 +648,7 @@ class SyncRunner:
         handler, settings = self.settings.handler, self.settings
         seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
         given = handler.arguments(seen, item.data, None, session)
-        value = sync_call_function(functools.partial(handler.function, **given))
+        value = sync_call_handler(functools.partial(handler.function, **given))
         if isinstance(value, Skip):
             raise value  # noting why takes a record: its page runs one by one
         outcome = codec.encode(value, settings.shape, settings.policy.max_result, settings.policy.redact)
