@@ -98,7 +98,7 @@ _RESERVED_FOR: Final = 0.2
 """Seconds of the rate that are reserved together."""
 _PAGES: Final = 50
 _SOON: Final = 30
-"""More is claimed ahead where what was claimed before was begun within this part of a lease."""
+"""So much is claimed ahead as is begun within this part of a lease."""
 _SENDERS: Final = 2
 """So many lists of ends are on their way at the same time."""
 _STOPPED: Final = Failure("semel.BatchStopped", "the run ended before the handler was called")
@@ -142,7 +142,7 @@ class SyncItemCall(SyncCall[Any]):
             kind = type(wanted)
             if kind is Claim and self._ready.answer is not None:
                 answer, self._ready.answer = self._ready.answer, None
-                self.asked_at = self._ready.claimed_at  # its lease began then
+                self.asked_at = self._runner.begin_claimed(self._ready)
                 return self._give(answer)
             if kind is Complete or kind is Fail:
                 return self._runner.settle(self._ready.work, self.item.position, wanted)
@@ -210,6 +210,7 @@ class SyncRunner:
         self._are_all_taken = False
         self._look_at = self._poll_at = self._filled_at = 0.0
         self._soon = settings.policy.lease_for.total_seconds() / _SOON
+        self._lot = self._filled = 0
         self._pause = _FIRST_LOOK
         self._failed = 0
         self._failed_before = 0
@@ -335,7 +336,7 @@ class SyncRunner:
         now = self.engine.clock.monotonic()
         for due, ready in [one for one in self._later if one[0] <= now]:
             self._later.remove((due, ready))
-            self._unclaimed.append(ready)
+            (self._unclaimed if ready.answer is None else self._ready).append(ready)
         if self._unclaimed:
             self._claim_some()
             return 0.0
@@ -351,18 +352,54 @@ class SyncRunner:
         return self._pause
 
     def _claim_some(self) -> None:
-        """Claim as many items as there are workers, together; unless a crash would leave them in doubt."""
-        most = max(self.settings.concurrency, self.batch.page)
-        some = [self._unclaimed.popleft() for _ in range(min(len(self._unclaimed), most))]
+        """Claim some items together; unless a crash would leave them in doubt, which holds or asks about them."""
         policy = self.settings.policy
-        if self.settings.transaction is None and policy.in_doubt == "rerun" and policy.store_down == "refuse":
+        is_ahead = self.settings.transaction is None and policy.in_doubt == "rerun" and policy.store_down == "refuse"
+        most = max(self.settings.concurrency, self.batch.page)
+        count = min(len(self._unclaimed), self._next_lot(most) if is_ahead else most)
+        some = [self._unclaimed.popleft() for _ in range(count)]
+        if is_ahead:
             claims = tuple(self._claim(ready) for ready in some)
             asked_at = self.engine.clock.monotonic()
             claimed = self.ask(ClaimItems(claims))
             for ready, answer in zip(some, claimed.answers, strict=True):
                 ready.answer, ready.claimed_at = answer, asked_at
+            self._keep_claims([ready for ready in some if isinstance(ready.answer, Granted)], asked_at)
         self._ready.extend(some)
+        self._filled = len(self._ready)
         self._filled_at = self.engine.clock.monotonic()
+
+    def _next_lot(self, most: int) -> int:
+        """How many items to claim together: what begins soon, by how quickly the last ones began.
+
+        A crash counts an attempt of whatever was claimed, so what waits for slow ones is better not claimed yet.
+        """
+        if not self._lot:
+            rate = self.settings.rate
+            begins = (
+                self.settings.concurrency if rate is None else min(self.settings.concurrency, int(rate * self._soon))
+            )
+        else:
+            begun, passed = self._filled - len(self._ready), self.engine.clock.monotonic() - self._filled_at
+            begins = min(self._lot * 2, int(begun / passed * self._soon) if passed else most)
+        self._lot = max(1, min(begins, most))
+        return self._lot
+
+    def _keep_claims(self, some: Sequence[ReadyItem], asked_at: float) -> None:
+        """Keep claims alive until their items begin: before that, a worker may be busy for longer than a lease."""
+        leases = [ready.answer.lease for ready in some if isinstance(ready.answer, Granted)]
+        length = self.settings.policy.lease_for.total_seconds()
+        beats = self.engine.runtime().keep_claims(leases, length=length, asked=asked_at)
+        for ready, beat in zip(some, beats, strict=True):
+            ready.held = beat
+
+    def begin_claimed(self, ready: ReadyItem) -> float:
+        """Let go of the claim of an item, which its call keeps from now on; answers since when its lease counts."""
+        held, ready.held = ready.held, None
+        if held is None:
+            return ready.claimed_at
+        self.engine.runtime().release(held)
+        return held.counted_from
 
     def _claim(self, ready: ReadyItem) -> Claim:
         assert ready.item is not None  # noqa: S101 - a page is no item
@@ -463,7 +500,9 @@ class SyncRunner:
         seconds = run(ready, item)
         work = ready.work
         if seconds is not None:
-            self._later.append((self.engine.clock.monotonic() + seconds, ReadyItem(work, item)))
+            # One that was refused before its claim was looked at, by a limit of this process, keeps that claim.
+            again = ReadyItem(work, item) if ready.answer is None else ready
+            self._later.append((self.engine.clock.monotonic() + seconds, again))
             return
         work.open -= 1
         if not work.open:
@@ -775,8 +814,9 @@ class SyncRunner:
 
     def _leave(self) -> None:
         """Give back what was claimed and not begun, so that others need not wait for leases to end."""
-        for ready in self._ready:
+        for ready in (*self._ready, *(ready for _, ready in self._later)):
             if isinstance(ready.answer, Granted) and ready.item is not None:
+                self.begin_claimed(ready)
                 undo = ItemEnd(ready.item.position, None, undo_grant(ready.answer, _STOPPED))
                 self._ends.append(PendingEnd(ready.work, undo))
         try:
