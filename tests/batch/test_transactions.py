@@ -19,7 +19,7 @@ from semel import Semel
 from semel.batch import Batches, BatchStatus, Item, Skip, async_runner, sync_runner
 from semel.batch.batches import stoppable
 from semel.engine import context
-from semel.errors import UsageError
+from semel.errors import KeyReused, RecordNotFound, UsageError
 from semel.stores.urls import store_from_url
 from tests.batch.desk import Desk
 from tests.events.test_transactions import COUNT, LIBRARIES, TABLE, Begin, Library
@@ -155,6 +155,20 @@ async def test_what_ends_the_run_leaves_no_effect_of_its_item_and_the_rest_to_ot
         await office.run(batch, work, commit=commit)
     status = await office.run(batch, commit=commit, wait=False)
     assert (status.state, status.completed, office.count_effects()) == ("completed", 10, 10)
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+@pytest.mark.parametrize("kind", [KeyReused, RecordNotFound, UsageError])
+async def test_a_refusal_by_semel_that_a_handler_meets_fails_its_item_alone(
+    office: Office, commit: str, kind: type[UsageError]
+) -> None:
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise kind("of a call inside the handler")
+
+    batch = await office.desk.start(10)
+    status = await office.run(batch, work, commit=commit)
+    assert (status.state, status.completed, status.failed, office.count_effects()) == ("completed", 9, 1, 9)
 
 
 @pytest.mark.parametrize("commit", ["item", "page"])

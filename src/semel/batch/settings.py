@@ -96,12 +96,16 @@ class PageStopped(Exception):
 
 @dataclass(slots=True)
 class PageWork:
-    """A page that is worked on here, under its claim, and how many of its items have not ended."""
+    """A page that is worked on here, under its claim, and how many of its items have not ended.
+
+    `handler_error` is what a handler raised while the page ran as a whole.
+    """
 
     page: BatchPage
     call: Any
     items: list[StoredItem]
     open: int
+    handler_error: Exception | None = None
 
 
 @dataclass(slots=True)

@@ -641,7 +641,8 @@ class SyncRunner:
             with begin() as session:
                 self._run_page_within(work, session)
         except Exception as error:
-            if isinstance(error, UsageError):
+            is_own = error is work.handler_error and not isinstance(error, context.SentFromPage)
+            if isinstance(error, UsageError) and not is_own:
                 raise
             self._give_back(work)
             self._works.pop(work.page.page, None)
@@ -673,7 +674,7 @@ class SyncRunner:
             raise call_errors.lease_lost_error(work.call.key)
         lease = call_errors.with_transaction(work.call.lease, entered)
         with context.joining(self.engine.store.name, joined), context.in_page():
-            ends = tuple([self._run_in_page(item, session) for item in work.items])
+            ends = tuple([self._run_in_page(work, item, session) for item in work.items])
         done = codec.encode(None, codec.shape_of(None), self.settings.policy.max_result)
         committing = CommitPage(self.batch.number, work.page, lease, done, ends)
         answer = (self.engine.perform_on(joined, _once(committing))).answers[0]
@@ -682,12 +683,16 @@ class SyncRunner:
         if not isinstance(answer, Recorded):
             raise call_errors.lease_lost_error(work.call.key)
 
-    def _run_in_page(self, item: StoredItem, session: Any) -> ItemEnd:
+    def _run_in_page(self, work: PageWork, item: StoredItem, session: Any) -> ItemEnd:
         self._stop_page_if_over()
         handler, settings = self.settings.handler, self.settings
-        seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
-        given = handler.arguments(seen, item.data, None, session)
-        value = sync_call_handler(functools.partial(handler.function, **given))
+        try:
+            seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
+            given = handler.arguments(seen, item.data, None, session)
+            value = sync_call_handler(functools.partial(handler.function, **given))
+        except Exception as error:
+            work.handler_error = error
+            raise
         if isinstance(value, Skip):
             raise value  # noting why takes a record: its page runs one by one
         outcome = codec.encode(value, settings.shape, settings.policy.max_result, settings.policy.redact)
