@@ -5,6 +5,7 @@
 - The row of an item follows its record. Taking a page over means to note what is done without running it.
 - An error that was seen ends an item once its attempts are used up. What nobody saw the end of runs again, is asked
   about, or is held, as the policy says.
+- What is no error of an item ends the run, never a worker alone: the others let their items end, and all is given back.
 - Nothing of a batch is lost with this process: all that it holds are leases.
 """
 
