@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import functools
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal, cast
@@ -21,7 +22,7 @@ import msgspec
 from semel.batch.concurrency import (
     AsyncEvent,
     WasCancelled,
-    async_call_handler,
+    async_is_cut_off,
     async_let_others_run,
     async_run_side_by_side,
 )
@@ -75,6 +76,7 @@ from semel.engine import call_errors, context
 from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.call_flow import Request
 from semel.engine.clock import async_pause
+from semel.engine.decorator import async_call_function
 from semel.errors import (
     FailedBefore,
     InDoubt,
@@ -113,6 +115,20 @@ _NOT_COMMITTED: Final = (
 def _once(operation: Any) -> Flow[Any]:
     answer = yield from ask(operation)
     return answer
+
+
+async def _call_handler(handler: Callable[[], Any]) -> Any:
+    """Call the handler of an item.
+
+    Raises:
+        WasCancelled: something that it waited for was cancelled, and not the handler itself.
+    """
+    try:
+        return await async_call_function(handler)
+    except CancelledError as error:
+        if async_is_cut_off():
+            raise
+        raise WasCancelled(str(error)) from error
 
 
 class AsyncItemCall(AsyncCall[Any]):
@@ -159,7 +175,7 @@ class AsyncItemCall(AsyncCall[Any]):
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, self.number, self.in_doubt)
             given = handler.arguments(seen, item.data, self.attempt, self._session)
-            value = await async_call_handler(functools.partial(handler.function, **given))
+            value = await _call_handler(functools.partial(handler.function, **given))
             if isinstance(value, Skip):
                 raise value
         except Exception as error:
@@ -689,7 +705,7 @@ class AsyncRunner:
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
             given = handler.arguments(seen, item.data, None, session)
-            value = await async_call_handler(functools.partial(handler.function, **given))
+            value = await _call_handler(functools.partial(handler.function, **given))
         except Exception as error:
             work.handler_error = error
             raise

@@ -8,20 +8,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Event as SyncEvent
-from typing import Any
-
-from semel.engine.decorator import async_call_function, sync_call_function
 
 __all__ = [
     "AsyncEvent",
     "SyncEvent",
     "WasCancelled",
-    "async_call_handler",
+    "async_is_cut_off",
     "async_join_spawned",
     "async_let_others_run",
     "async_run_side_by_side",
     "async_spawn",
-    "sync_call_handler",
+    "sync_is_cut_off",
     "sync_join_spawned",
     "sync_let_others_run",
     "sync_run_side_by_side",
@@ -33,38 +30,22 @@ class WasCancelled(Exception):
     """Something that a handler waited for was cancelled, and not the handler itself: an error of its item alone."""
 
 
-async def async_call_handler(handler: Callable[[], Any]) -> Any:
-    """Call the handler of an item.
-
-    Raises:
-        WasCancelled: it was not cancelled itself.
-    """
-    try:
-        return await async_call_function(handler)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise WasCancelled(str(error)) from error
+def async_is_cut_off() -> bool:
+    """Whether this task is being cancelled, or there is none to tell."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
-def sync_call_handler(handler: Callable[[], Any]) -> Any:
-    """The same in a thread, which nobody cancels."""
-    try:
-        return sync_call_function(handler)
-    except asyncio.CancelledError as error:
-        raise WasCancelled(str(error)) from error
+def sync_is_cut_off() -> bool:
+    """Nobody cancels a thread."""
+    return False
 
 
-async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int, stop: Callable[[], None]) -> None:
-    """Run so many workers as tasks, to the end of all of them. `stop` has them end where the caller is cut off."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(count):
-                group.create_task(_to_coroutine(work))
-    except BaseException:
-        stop()
-        raise
+async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int, _stop: Callable[[], None]) -> None:
+    """Run so many workers as tasks, to the end of all of them; they are cut off with the caller."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(_to_coroutine(work))
 
 
 async def _to_coroutine(work: Callable[[], Awaitable[None]]) -> None:

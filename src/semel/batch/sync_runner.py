@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import functools
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, cast
@@ -22,7 +23,7 @@ import msgspec
 from semel.batch.concurrency import (
     SyncEvent,
     WasCancelled,
-    sync_call_handler,
+    sync_is_cut_off,
     sync_let_others_run,
     sync_run_side_by_side,
 )
@@ -75,6 +76,7 @@ from semel.core.store import WithBatches
 from semel.engine import call_errors, context
 from semel.engine.call_flow import Request
 from semel.engine.clock import sync_pause
+from semel.engine.decorator import sync_call_function
 from semel.engine.sync_engine import SyncCall, SyncEngine
 from semel.errors import (
     FailedBefore,
@@ -114,6 +116,20 @@ _NOT_COMMITTED: Final = (
 def _once(operation: Any) -> Flow[Any]:
     answer = yield from ask(operation)
     return answer
+
+
+def _call_handler(handler: Callable[[], Any]) -> Any:
+    """Call the handler of an item.
+
+    Raises:
+        WasCancelled: something that it waited for was cancelled, and not the handler itself.
+    """
+    try:
+        return sync_call_function(handler)
+    except CancelledError as error:
+        if sync_is_cut_off():
+            raise
+        raise WasCancelled(str(error)) from error
 
 
 class SyncItemCall(SyncCall[Any]):
@@ -160,7 +176,7 @@ class SyncItemCall(SyncCall[Any]):
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, self.number, self.in_doubt)
             given = handler.arguments(seen, item.data, self.attempt, self._session)
-            value = sync_call_handler(functools.partial(handler.function, **given))
+            value = _call_handler(functools.partial(handler.function, **given))
             if isinstance(value, Skip):
                 raise value
         except Exception as error:
@@ -690,7 +706,7 @@ class SyncRunner:
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
             given = handler.arguments(seen, item.data, None, session)
-            value = sync_call_handler(functools.partial(handler.function, **given))
+            value = _call_handler(functools.partial(handler.function, **given))
         except Exception as error:
             work.handler_error = error
             raise
