@@ -237,6 +237,29 @@ async def test_what_a_dead_process_finished_is_not_run_again(desk: Desk) -> None
     assert sorted(seen) == [("i1", 2, True), ("i2", 1, False)]
 
 
+async def test_an_attempt_whose_process_died_counts_when_the_next_one_fails(desk: Desk) -> None:
+    def work(item: Item) -> None:
+        seen.append((item.id, item.number))
+        raise Declined("no")
+
+    seen: list[tuple[str, int]] = []
+    batch = await desk.start(2)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1))
+    desk.clock.advance(31)
+    assert (await desk.run(batch, work, max_attempts=2)).failed == 2
+    assert sorted(seen) == [("i0", 2), ("i1", 1), ("i1", 2)]
+
+
+async def test_an_attempt_whose_process_died_fails_no_item(desk: Desk) -> None:
+    batch = await desk.start(2)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1))
+    desk.clock.advance(31)
+    status = await desk.run(batch, max_attempts=1)
+    assert (status.completed, status.failed) == (2, 0)
+
+
 async def test_what_a_dead_process_left_is_held_under_hold(desk: Desk) -> None:
     batch = await desk.start(3)
     await begin(desk, batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from semel.batch.concurrency import WasCancelled
 from semel.batch.items import SKIPPED, Skip
 from semel.core.batch.values import ItemStatus
 from semel.core.observer import Observer, Signal, is_heard, notify
@@ -16,6 +17,8 @@ def failure_of(error: BaseException) -> Failure:
     """What is kept of an error of a handler."""
     if isinstance(error, Skip):
         return Failure(SKIPPED, Failure.of(error).message)
+    if isinstance(error, WasCancelled):
+        return Failure.of(error.__cause__ or error)
     return Failure.of(error)
 
 

@@ -15,6 +15,7 @@ from semel.core.batch.values import KEPT_US, BatchPage, ItemStatus, StoredItem
 from semel.core.codec import Shape
 from semel.core.operations import Answer, Complete, Fail, Terms
 from semel.core.policy import Doubt, Errors, Policy, StoreDown
+from semel.engine.background import HeldLease
 from semel.engine.call_flow import Request, terms_of
 from semel.errors import UsageError
 from semel.handlers import DoesNotDecode
@@ -95,23 +96,31 @@ class PageStopped(Exception):
 
 @dataclass(slots=True)
 class PageWork:
-    """A page that is worked on here, under its claim, and how many of its items have not ended."""
+    """A page that is worked on here, under its claim, and how many of its items have not ended.
+
+    `handler_error` is what a handler raised while the page ran as a whole.
+    """
 
     page: BatchPage
     call: Any
     items: list[StoredItem]
     open: int
+    handler_error: Exception | None = None
 
 
 @dataclass(slots=True)
 class ReadyItem:
-    """An item that is to be run next: with the answer to its claim, where that was sent in advance."""
+    """An item that is to be run next: with the answer to its claim, where that was sent in advance.
+
+    `held` keeps the lease of the claim alive until the item begins.
+    """
 
     work: PageWork
     item: StoredItem | None
     request: Request | None = None
     answer: Answer | Exception | None = None
     claimed_at: float = 0.0
+    held: HeldLease | None = None
 
 
 @dataclass(slots=True)

@@ -242,6 +242,10 @@ def refuse_plain_step(name: str, state: AttemptState, connection: Any) -> None:
         raise UsageError(message)
 
 
+class SentFromPage(UsageError):
+    """An item of a page that commits as a whole was to send a request: the program has to be changed."""
+
+
 class RunningHandler(msgspec.Struct, frozen=True, eq=False):
     """A handler that is running: of which call, on which store, and inside which other handler."""
 
@@ -305,14 +309,14 @@ def derived_here(what: str) -> str | None:
 
     Raises:
         LeaseLost: the attempt is no longer the owner.
-        UsageError: it is asked for in a page that commits as a whole, which may be rolled back and run again.
+        SentFromPage: it is asked for in a page that commits as a whole, which may be rolled back and run again.
     """
     if current_page.get():
         message = (
             'A request was to be sent from an item under commit="page", whose page may be rolled back and run again; '
             'it was not sent. Effects outside the database belong to commit="item".'
         )
-        raise UsageError(message)
+        raise SentFromPage(message)
     running = current_handler.get()
     if running is None or not running.call.active:
         return None
