@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from semel.batch.ends import status_of_record
+from semel.batch.ends import is_record_of, status_of_record
 from semel.batch.items import STATUS_NAMES, ItemResult
 from semel.core import codec
 from semel.core.batch.operations import (
@@ -21,10 +21,10 @@ from semel.core.batch.operations import (
     ReopenItems,
     SettleItems,
 )
-from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_digest, item_key
+from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_key
 from semel.core.erasure.port import ErasureTally, SubjectErasure
 from semel.core.erasure.stored import ITEMS, ErasableItems
-from semel.core.fingerprint import Digest, Fingerprints
+from semel.core.fingerprint import Fingerprints
 from semel.core.flow import Flow, ask
 from semel.core.operations import Reopen, Reopened, Resolve, Resolved
 from semel.core.record import UNREADABLE, Failure, Note, Status, StoredRecord
@@ -127,7 +127,7 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     records = yield from _records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
-        if record is not None and not _is_own(item, record, asked.fingerprints):
+        if record is not None and not is_record_of(item, record, asked.fingerprints):
             continue  # something else has used its key, and says nothing of this item
         if asked.which == "failed":
             may_run = yield from _reopen(record, asked.reason, asked.new_nonce())
@@ -141,11 +141,6 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     if opened:
         yield from ask(ReopenItems(batch.number, page.page, tuple(opened), int(status)))
     return len(opened)
-
-
-def _is_own(item: StoredItem, record: StoredRecord, fingerprints: Fingerprints) -> bool:
-    asked = Digest(item_digest(item.id, item.data))
-    return item.is_erased or record.erased or fingerprints.matches(record.fingerprint, asked)
 
 
 def _reopen(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[bool]:

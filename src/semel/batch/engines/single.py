@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar, Unpack, overload
 from semel.api import AsyncSemel, Semel
 from semel.batch.async_runner import AsyncItemCall, AsyncRunner
 from semel.batch.batches import ITEM_FIELDS, Batch, parts_of
-from semel.batch.ends import is_rolled_back, status_of_record
+from semel.batch.ends import is_record_of, is_rolled_back, status_of_record
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import SKIPPED, Skip, make_item_handler
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
@@ -31,7 +31,16 @@ from semel.core.policy import WhenRunning
 from semel.engine import call_errors, context
 from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import refuse_unknown
-from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, SemelError, StoreUnavailable, TryLater, UsageError
+from semel.errors import (
+    FailedBefore,
+    KeyReused,
+    RecordNotFound,
+    ResultNotKept,
+    SemelError,
+    StoreUnavailable,
+    TryLater,
+    UsageError,
+)
 from semel.transactions import transaction_of
 from semel.validation import Duration
 
@@ -186,6 +195,13 @@ def _is_skipped(error: FailedBefore) -> bool:
 class AsyncSingleRunner(AsyncRunner):
     """Runs single items of a batch."""
 
+    _call: AsyncItemCall | None = None
+
+    @property
+    def handler_error(self) -> Exception | None:
+        """What the function itself raised, whatever kind of error that is."""
+        return None if self._call is None else self._call.handler_error
+
     async def run_one(self, id_: str) -> Any:
         """Run an item, or give what it gave.
 
@@ -238,11 +254,11 @@ class AsyncSingleRunner(AsyncRunner):
             return await self._replay(work, item)
         if self.settings.transaction is not None:
             return await self._run_in_transaction(work, item)
-        call = AsyncItemCall(self, ReadyItem(work, item))
+        self._call = AsyncItemCall(self, ReadyItem(work, item))
         try:
-            result = await call.run()
+            result = await self._call.run()
         except SemelError as error:
-            if error is not call.handler_error:
+            if error is not self.handler_error:
                 await self._note_answer(work, item, error)
             raise
         if result.replayed:
@@ -251,7 +267,7 @@ class AsyncSingleRunner(AsyncRunner):
 
     async def _note_answer(self, work: PageWork, item: StoredItem, error: SemelError) -> None:
         """Note in the row what an answer of the engine says of the item, if it says anything."""
-        if not isinstance(error, UsageError):
+        if not isinstance(error, UsageError) or isinstance(error, KeyReused):
             try:
                 await self._explain(work, item, error)
             except SemelError:
@@ -260,15 +276,14 @@ class AsyncSingleRunner(AsyncRunner):
     async def _run_in_transaction(self, work: PageWork, item: StoredItem) -> Any:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
-        call: AsyncItemCall | None = None
         try:
             async with begin() as session:
                 joined = self.engine.store.async_join(session)
-                call = AsyncItemCall(self, ReadyItem(work, item), joined, session)
+                self._call = AsyncItemCall(self, ReadyItem(work, item), joined, session)
                 with context.joining(self.engine.store.name, joined):
-                    result = await call.run()
+                    result = await self._call.run()
         except Exception as error:
-            own = None if call is None else call.handler_error
+            own = self.handler_error
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 await self._note_answer(work, item, error)
             elif self._is_outage(error, is_own=error is own):
@@ -285,6 +300,7 @@ class AsyncSingleRunner(AsyncRunner):
         """Give what became of an item whose row has ended; its record decides.
 
         Raises:
+            KeyReused: its key was used for something else.
             TryLater: it is being retried at this moment.
         """
         if item.outcome is not None:
@@ -293,6 +309,8 @@ class AsyncSingleRunner(AsyncRunner):
         (record,) = (await self.ask(ReadRecords((key.digest,)))).records
         if record is None:
             raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
+        if not is_record_of(item, record, self.engine.fingerprints):
+            raise call_errors.key_reused_error(key)
         status = status_of_record(record)
         if status is None and item.status == ItemStatus.IN_DOUBT:
             raise call_errors.in_doubt_error(record, None)
@@ -365,6 +383,13 @@ class SyncItem(Protocol):
 class SyncSingleRunner(SyncRunner):
     """Runs single items of a batch."""
 
+    _call: SyncItemCall | None = None
+
+    @property
+    def handler_error(self) -> Exception | None:
+        """What the function itself raised, whatever kind of error that is."""
+        return None if self._call is None else self._call.handler_error
+
     def run_one(self, id_: str) -> Any:
         """Run an item, or give what it gave.
 
@@ -417,11 +442,11 @@ class SyncSingleRunner(SyncRunner):
             return self._replay(work, item)
         if self.settings.transaction is not None:
             return self._run_in_transaction(work, item)
-        call = SyncItemCall(self, ReadyItem(work, item))
+        self._call = SyncItemCall(self, ReadyItem(work, item))
         try:
-            result = call.run()
+            result = self._call.run()
         except SemelError as error:
-            if error is not call.handler_error:
+            if error is not self.handler_error:
                 self._note_answer(work, item, error)
             raise
         if result.replayed:
@@ -430,7 +455,7 @@ class SyncSingleRunner(SyncRunner):
 
     def _note_answer(self, work: PageWork, item: StoredItem, error: SemelError) -> None:
         """Note in the row what an answer of the engine says of the item, if it says anything."""
-        if not isinstance(error, UsageError):
+        if not isinstance(error, UsageError) or isinstance(error, KeyReused):
             try:
                 self._explain(work, item, error)
             except SemelError:
@@ -439,15 +464,14 @@ class SyncSingleRunner(SyncRunner):
     def _run_in_transaction(self, work: PageWork, item: StoredItem) -> Any:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
-        call: SyncItemCall | None = None
         try:
             with begin() as session:
                 joined = self.engine.store.join(session)
-                call = SyncItemCall(self, ReadyItem(work, item), joined, session)
+                self._call = SyncItemCall(self, ReadyItem(work, item), joined, session)
                 with context.joining(self.engine.store.name, joined):
-                    result = call.run()
+                    result = self._call.run()
         except Exception as error:
-            own = None if call is None else call.handler_error
+            own = self.handler_error
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 self._note_answer(work, item, error)
             elif self._is_outage(error, is_own=error is own):
@@ -464,6 +488,7 @@ class SyncSingleRunner(SyncRunner):
         """Give what became of an item whose row has ended; its record decides.
 
         Raises:
+            KeyReused: its key was used for something else.
             TryLater: it is being retried at this moment.
         """
         if item.outcome is not None:
@@ -472,6 +497,8 @@ class SyncSingleRunner(SyncRunner):
         (record,) = (self.ask(ReadRecords((key.digest,)))).records
         if record is None:
             raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
+        if not is_record_of(item, record, self.engine.fingerprints):
+            raise call_errors.key_reused_error(key)
         status = status_of_record(record)
         if status is None and item.status == ItemStatus.IN_DOUBT:
             raise call_errors.in_doubt_error(record, None)
