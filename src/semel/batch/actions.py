@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.batch.async_runner import AsyncRunner
 from semel.batch.concurrency import async_join_spawned, async_spawn, sync_join_spawned, sync_spawn
-from semel.batch.control import PAGE_OF_RESULTS, list_page, read_batch, result_of, results_page
+from semel.batch.control import PAGE_OF_RESULTS, list_page, read_batch, read_status, result_of, results_page
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
@@ -18,6 +18,7 @@ from semel.batch.sources import ItemReader, Source, async_lots, sync_lots
 from semel.batch.status import BatchStatus, status_of
 from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
+from semel.core.batch.rows import follow_doubts
 from semel.core.batch.values import BATCH, State, StoredBatch
 from semel.core.flow import Flow
 from semel.core.key import SHARED
@@ -81,14 +82,19 @@ class AsyncActions:
         runner = AsyncRunner(self._engine, batch, settings)
         if tell_stop is not None:
             tell_stop(runner.stop)
+        await runner.persist(partial(self._follow, batch))
         await runner.begin()
         await runner.run()
         status: BatchStatus = await runner.persist(partial(self.status, batch))
         return status
 
+    async def _follow(self, batch: StoredBatch) -> None:
+        """See what was decided about doubts since somebody ran the batch last."""
+        await self.perform(follow_doubts(batch, "run"))
+
     async def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return status_of(await self.perform(read_batch(batch.scope, batch.id)))
+        return status_of(await self.perform(read_status(batch)))
 
     async def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
@@ -172,14 +178,19 @@ class SyncActions:
         runner = SyncRunner(self._engine, batch, settings)
         if tell_stop is not None:
             tell_stop(runner.stop)
+        runner.persist(partial(self._follow, batch))
         runner.begin()
         runner.run()
         status: BatchStatus = runner.persist(partial(self.status, batch))
         return status
 
+    def _follow(self, batch: StoredBatch) -> None:
+        """See what was decided about doubts since somebody ran the batch last."""
+        self.perform(follow_doubts(batch, "run"))
+
     def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return status_of(self.perform(read_batch(batch.scope, batch.id)))
+        return status_of(self.perform(read_status(batch)))
 
     def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""

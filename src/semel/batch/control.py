@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from semel.batch.ends import is_record_of, status_of_record
+from semel.batch.ends import is_record_of
 from semel.batch.items import STATUS_NAMES, ItemResult
 from semel.core import codec
 from semel.core.batch.operations import (
@@ -17,11 +17,11 @@ from semel.core.batch.operations import (
     ListBatches,
     ReadBatch,
     ReadItems,
-    ReadRecords,
     ReopenItems,
     SettleItems,
 )
-from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_key
+from semel.core.batch.rows import follow_doubts, records_of, status_of_record
+from semel.core.batch.values import ENDED, BatchPage, ItemStatus, State, StoredBatch, StoredItem
 from semel.core.erasure.port import ErasureTally, SubjectErasure
 from semel.core.erasure.stored import ITEMS, ErasableItems
 from semel.core.fingerprint import Fingerprints
@@ -70,6 +70,19 @@ def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
     found = yield from ask(ReadBatch(scope, id_))
     if found.batch is None or found.batch.state == "expired":
         raise RecordNotFound(f"There is no batch {id_!r} in this scope, or it has expired; nothing was changed.")
+    return found
+
+
+def read_status(batch: StoredBatch) -> Flow[BatchFound]:
+    """A batch with its counts; of one that has ended, with what was decided since about its doubts.
+
+    Raises:
+        RecordNotFound: it is not there any more.
+    """
+    found = yield from read_batch(batch.scope, batch.id)
+    if found.counts.in_doubt and found.known.state in ENDED:
+        yield from follow_doubts(found.known, "leave")
+        found = yield from read_batch(batch.scope, batch.id)
     return found
 
 
@@ -124,7 +137,7 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     status = ItemStatus.FAILED if asked.which == "failed" else ItemStatus.IN_DOUBT
     first = page.page * batch.page
     items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status), only_ends=True))).items
-    records = yield from _records_of(batch, items)
+    records = yield from records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
         if record is not None and not is_record_of(item, record, asked.fingerprints):
@@ -163,20 +176,13 @@ def _end_doubt(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[b
     return isinstance((yield from ask(decision)), Resolved)
 
 
-def _records_of(batch: StoredBatch, items: Sequence[StoredItem]) -> Flow[tuple[StoredRecord | None, ...]]:
-    if not items:
-        return ()
-    keys = (item_key(batch.scope, batch.operation, batch.id, item.id) for item in items)
-    return (yield from ask(ReadRecords(tuple(key.digest for key in keys)))).records
-
-
 def results_page(
     batch: StoredBatch, first: int, status: int | None
 ) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """Items from a position on, with their records: of as many positions as make a page."""
     items = (yield from ask(ReadItems(batch.number, first, first + PAGE_OF_RESULTS, status, only_ends=True))).items
     with_records = [item for item in items if item.outcome is None and item.status != ItemStatus.PENDING]
-    records = yield from _records_of(batch, with_records)
+    records = yield from records_of(batch, with_records)
     known = dict(zip([item.position for item in with_records], records, strict=True))
     return [(item, known.get(item.position)) for item in items]
 
@@ -209,7 +215,7 @@ def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, St
             first = page.page * batch.page
             asked = ReadItems(batch.number, first, first + batch.page, int(ItemStatus.FAILED), only_ends=True)
             items = (yield from ask(asked)).items
-            found += zip(items, (yield from _records_of(batch, items)), strict=True)
+            found += zip(items, (yield from records_of(batch, items)), strict=True)
             if len(found) >= most:
                 return found[:most]
         if len(pages) < _PAGES:
@@ -222,7 +228,7 @@ def items_that_ended(
 ) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """At most so many items that ended in one way, from a position on, with their records."""
     items = (yield from ask(ReadItems(batch.number, first, batch.total, int(status), most, only_ends=True))).items
-    return list(zip(items, (yield from _records_of(batch, items)), strict=True))
+    return list(zip(items, (yield from records_of(batch, items)), strict=True))
 
 
 def erase_subject(scope: str, subject: str, reason: str) -> Flow[ErasureReport]:

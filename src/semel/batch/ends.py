@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from semel.batch.items import SKIPPED, Skip
-from semel.core.batch.values import ItemStatus, StoredItem, item_digest
+from semel.batch.items import Skip
+from semel.core.batch.values import SKIPPED, ItemStatus, StoredItem, item_digest
 from semel.core.fingerprint import Digest, Fingerprints
 from semel.core.observer import Observer, Signal, is_heard, notify
-from semel.core.record import Failure, Status, StoredRecord
+from semel.core.record import Failure, StoredRecord
 from semel.errors import InProgress, SemelError, StoreUnavailable, TryLater
 
 
@@ -23,16 +23,6 @@ def failure_of(error: BaseException) -> Failure:
 def is_rolled_back(error: SemelError) -> bool:
     """Whether an error says that the caller's transaction is gone, with all that was written in it."""
     return isinstance(error, TryLater) and not isinstance(error, InProgress | StoreUnavailable)
-
-
-def status_of_record(record: StoredRecord | None) -> ItemStatus | None:
-    """What the row of an item has to say, by its record; None: it may run again."""
-    if record is None or not record.final:
-        return None
-    if record.status is Status.COMPLETED:
-        return ItemStatus.COMPLETED
-    is_skipped = record.status is Status.CANCELLED or (record.error is not None and record.error.type == SKIPPED)
-    return ItemStatus.SKIPPED if is_skipped else ItemStatus.FAILED
 
 
 def is_record_of(item: StoredItem, record: StoredRecord, fingerprints: Fingerprints) -> bool:

@@ -16,8 +16,6 @@ from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_p
 
 T = TypeVar("T")
 PARAMETERS: Final = ("item", "data", "session", "attempt")
-SKIPPED: Final = "semel.Skipped"
-"""The type of the failure that a record of a skipped item has."""
 Decode = Callable[[bytes], Any]
 ResultStatus = Literal["pending", "completed", "failed", "skipped", "in_doubt"]
 STATUS_NAMES: Final[tuple[ResultStatus, ...]] = ("pending", "completed", "failed", "skipped", "in_doubt")

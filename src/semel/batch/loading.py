@@ -27,6 +27,7 @@ from semel.core.batch.operations import (
     ReadItems,
 )
 from semel.core.batch.retention import forget_expired
+from semel.core.batch.rows import follow_doubts
 from semel.core.batch.values import ENDED, NewItem, StoredBatch, StoredItem
 from semel.core.flow import Flow, ask
 from semel.errors import BatchChanged, InProgress
@@ -93,6 +94,8 @@ class Loading:
             )
             if batch.state != "expired" and not is_over:
                 break
+            if batch.state != "expired":
+                yield from follow_doubts(batch, "fail")
             if not (yield from forget_expired(1, batch.number)):
                 break  # it has doubtful items, and stays until they are resolved
         self._batch, self._loaded = batch, batch.loaded

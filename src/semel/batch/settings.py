@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, TypedDict
 
 from msgspec.structs import replace
 
-from semel.batch.items import SKIPPED, ItemHandler, Skip
+from semel.batch.items import ItemHandler, Skip
 from semel.core.batch.operations import ItemEnd
-from semel.core.batch.values import KEPT_US, BatchPage, ItemStatus, StoredItem
+from semel.core.batch.values import KEPT_US, SKIPPED, BatchPage, ItemStatus, StoredItem
 from semel.core.codec import Shape
 from semel.core.operations import Answer, Complete, Fail, Terms
 from semel.core.policy import Doubt, Errors, Policy, StoreDown

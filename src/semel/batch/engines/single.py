@@ -19,14 +19,15 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar, Unpack, overload
 from semel.api import AsyncSemel, Semel
 from semel.batch.async_runner import AsyncItemCall, AsyncRunner
 from semel.batch.batches import ITEM_FIELDS, Batch, parts_of
-from semel.batch.ends import is_record_of, is_rolled_back, status_of_record
+from semel.batch.ends import is_record_of, is_rolled_back
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
-from semel.batch.items import SKIPPED, Skip, make_item_handler
+from semel.batch.items import Skip, make_item_handler
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
 from semel.batch.sync_runner import SyncItemCall, SyncRunner
 from semel.core import codec
 from semel.core.batch.operations import EndBatch, FindItems, FindPages, ReadItems, ReadRecords, TakePage
-from semel.core.batch.values import BatchPage, ItemStatus, State, StoredItem
+from semel.core.batch.rows import status_of_record
+from semel.core.batch.values import SKIPPED, BatchPage, ItemStatus, State, StoredItem
 from semel.core.policy import WhenRunning
 from semel.engine import call_errors, context
 from semel.engine.decorator import check_async_function, check_sync_function

@@ -23,6 +23,8 @@ BATCH: Final = "semel:batch"
 PAGE: Final = "semel:batch_page"
 """The operation of a page."""
 MODULUS: Final = 1 << 256
+SKIPPED: Final = "semel.Skipped"
+"""The type of the failure that a record of a skipped item has."""
 KEPT_US: Final = 100 * 365 * 86_400_000_000
 """How long the records of a batch are kept by themselves: longer than the batch, which takes them with it."""
 ABANDONED_US: Final = 30 * 86_400_000_000

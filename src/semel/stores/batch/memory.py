@@ -31,6 +31,7 @@ from semel.core.batch.operations import (
     FinishLoad,
     FinishPage,
     ForgetItems,
+    HeldBatches,
     ItemEnd,
     ItemsAdded,
     ItemsErased,
@@ -140,6 +141,9 @@ class MemoryBatches:
                 return ItemsForgotten(self.forget(operation))
             case ExpiredBatches():
                 return self._expire(operation, now)
+            case HeldBatches(after, limit):
+                held = (k.batch for k in self._batches.values() if k.batch.number > after and self._is_held(k, now))
+                return BatchesFound(tuple(islice(held, limit)))
             case _:
                 assert_never(operation)
 
@@ -168,12 +172,10 @@ class MemoryBatches:
         return BatchesFound(tuple(b for b in gone if operation.number in (None, b.number))[: operation.limit])
 
     def _may_expire(self, known: _Loaded, now: int) -> bool:
-        batch = known.batch
-        if batch.state == "loading":
-            return batch.updated_us <= now - ABANDONED_US
-        if batch.ended_us is None or batch.state not in ENDED:
-            return False
-        return batch.ended_us + batch.keep_us <= now and not self._counts(known, now).in_doubt
+        return _is_old(known.batch, now) and not self._counts(known, now).in_doubt
+
+    def _is_held(self, known: _Loaded, now: int) -> bool:
+        return _is_old(known.batch, now) and bool(self._counts(known, now).in_doubt)
 
     def forget(self, operation: ForgetItems) -> bool:
         """Delete items of a batch that is expired, and at last all of it."""
@@ -437,6 +439,14 @@ class MemoryBatches:
             known.subjects.pop(position, None)
             count += 1
         return ItemsErased(count)
+
+
+def _is_old(batch: StoredBatch, now: int) -> bool:
+    if batch.state == "loading":
+        return batch.updated_us <= now - ABANDONED_US
+    if batch.ended_us is None or batch.state not in ENDED:
+        return False
+    return batch.ended_us + batch.keep_us <= now
 
 
 def _may_abandon(known: _Loaded, operation: AbandonLoad) -> bool:

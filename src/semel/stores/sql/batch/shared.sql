@@ -145,6 +145,12 @@ ORDER BY b.number LIMIT ?;
 SELECT b.number FROM {batch_table} AS b
 WHERE b.number = ? AND {old} AND NOT EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0);
 
+-- Those that stay only because items are in doubt.
+-- name: held
+SELECT {batch} FROM {batch_table} AS b
+WHERE b.number > ? AND {old} AND EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0)
+ORDER BY b.number LIMIT ?;
+
 -- A batch of which items were reopened since is in another state, or has not ended.
 -- name: expire
 UPDATE {batch_table} SET state = 'expired' WHERE number = ? AND {old};
