@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semel import DidNotHappen, Happened
-from semel.batch import Batch
+from semel import DidNotHappen, Happened, Semel
+from semel.batch import Batch, Batches
 from semel.errors import BatchChanged, RecordNotFound
 from tests.batch.desk import Desk
 from tests.batch.leaving import begin, leave_behind
+from tests.security.test_resealing import RING
 
 pytestmark = pytest.mark.anyio
 DID_NOT_HAPPEN = DidNotHappen()
@@ -79,3 +81,13 @@ async def test_an_id_is_free_once_the_doubts_of_its_batch_are_resolved(desk: Des
         await desk.start(2)
     await resolve(desk, Happened("paid"), "i0", "i1")
     assert (await desk.run(await desk.start(2))).completed == 2
+
+
+def test_items_of_a_sealed_store_are_retried(tmp_path: Path) -> None:
+    def decline() -> None:
+        raise ValueError("no")
+
+    with Semel(tmp_path / "semel.db", seal=RING) as semel:
+        batch = Batches(semel).start("b", [{"id": "i0"}], operation="pay", item_id="id")
+        assert batch.run(decline).failed == 1
+        assert batch.retry("failed") == 1

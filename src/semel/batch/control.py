@@ -136,7 +136,7 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     """Open the records first: whoever is cut off finds the rows as they were, and does it again."""
     status = ItemStatus.FAILED if asked.which == "failed" else ItemStatus.IN_DOUBT
     first = page.page * batch.page
-    items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status), only_ends=True))).items
+    items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status)))).items
     records = yield from records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
