@@ -179,6 +179,8 @@ async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(
     assert [result.position for result in failed] == list(range(13, 23, 2))
     with pytest.raises(UsageError, match="status is one of"):
         await desk.results(batch, status="nonsense")
+    with pytest.raises(UsageError, match="after is the position of an item"):
+        await desk.results(batch, after="x")
 
 
 async def test_results_are_there_before_the_end(desk: Desk) -> None:

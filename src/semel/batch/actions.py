@@ -58,9 +58,18 @@ class AsyncActions:
             await self.perform(loading.open())
             await self._add_all(loading, source, reader)
             batch: StoredBatch = await self.perform(loading.finish())
+        except Exception:
+            await self._abandon(loading)
+            raise
         finally:
             await self._give_back(call)
         return batch
+
+    async def _abandon(self, loading: Loading) -> None:
+        try:
+            await self.perform(loading.abandon())
+        except TryLater:
+            return  # it stays as one that nobody goes on loading
 
     async def _add_all(self, loading: Loading, source: Source, reader: ItemReader) -> None:
         """Add lots one after the other, each while the next is read. However reading ends, the last one is added."""
@@ -154,9 +163,18 @@ class SyncActions:
             self.perform(loading.open())
             self._add_all(loading, source, reader)
             batch: StoredBatch = self.perform(loading.finish())
+        except Exception:
+            self._abandon(loading)
+            raise
         finally:
             self._give_back(call)
         return batch
+
+    def _abandon(self, loading: Loading) -> None:
+        try:
+            self.perform(loading.abandon())
+        except TryLater:
+            return  # it stays as one that nobody goes on loading
 
     def _add_all(self, loading: Loading, source: Source, reader: ItemReader) -> None:
         """Add lots one after the other, each while the next is read. However reading ends, the last one is added."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from semel.batch.sources import ItemReader, Lot
+from semel.batch.sources import ItemReader, Lot, encode_value
 from semel.core.batch.operations import (
     AbandonLoad,
     AddItems,
@@ -30,7 +30,7 @@ from semel.core.batch.retention import forget_expired
 from semel.core.batch.rows import follow_doubts
 from semel.core.batch.values import ENDED, NewItem, StoredBatch, StoredItem
 from semel.core.flow import Flow, ask
-from semel.errors import BatchChanged, InProgress
+from semel.errors import BatchChanged, InProgress, UsageError
 
 _SHOWN: Final = 10
 _LOT: Final = 5000
@@ -133,7 +133,6 @@ class Loading:
         if reader.problems.count:
             if self.batch.state == "loading":
                 yield from self._drop(0)
-                yield from ask(AbandonLoad(self.batch.number, self._opening.token))
             raise reader.problems.error(self.batch.id)
         if self.batch.state == "loading":
             yield from self._drop(reader.count)
@@ -147,6 +146,11 @@ class Loading:
         if self._opening.metadata != self.batch.metadata:
             yield from self._note_metadata()
         return self.batch
+
+    def abandon(self) -> Flow[None]:
+        """Take the batch back if nothing of it is loaded: nobody knows of it."""
+        if self._batch is not None and self._batch.state == "loading":
+            yield from ask(AbandonLoad(self._batch.number, self._opening.token))
 
     def _is_loaded(self, lot: Lot) -> Flow[bool]:
         found = (yield from ask(ReadItems(self.batch.number, lot.offset, lot.end))).items
@@ -230,5 +234,12 @@ def _is_same(item: NewItem, stored: StoredItem) -> bool:
 
 
 def encode_metadata(metadata: Any) -> bytes:
-    """What a batch keeps of what its owner says of it."""
-    return msgspec.json.encode(metadata, order="deterministic")
+    """What a batch keeps of what its owner says of it.
+
+    Raises:
+        UsageError: it has no JSON.
+    """
+    try:
+        return encode_value(metadata)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
+        raise UsageError(f"metadata= cannot be kept as JSON: {problem!s:.300}; nothing was loaded.") from None

@@ -154,6 +154,8 @@ def make_settings(
     for name, value in (("concurrency", concurrency), ("page", page), ("max_attempts", max_attempts)):
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
             raise UsageError(f"{name} is a whole number from 1 to {MOST}, not {value!r}; nothing ran.")
+    if not isinstance(wait, bool):
+        raise UsageError(f"wait is True or False, not {wait!r}; nothing ran.")
     if commit not in ("item", "page"):
         raise UsageError(f'commit is "item" or "page", not {commit!r}; nothing ran.')
     if rate is not None and not is_valid_rate(rate):
