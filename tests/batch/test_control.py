@@ -188,6 +188,15 @@ async def test_results_are_there_before_the_end(desk: Desk) -> None:
     assert [(result.status, result.attempts) for result in await desk.results(batch)] == [("pending", 0)] * 2
 
 
+async def test_a_value_that_was_not_kept_is_told_with_why(desk: Desk) -> None:
+    batch = await desk.start(1)
+    await desk.run(batch, lambda _item: "x" * 100, max_result=10)
+    (result,) = await desk.results(batch)
+    assert (result.status, result.value) == ("completed", None)
+    assert result.error is not None
+    assert result.error.type == "semel.errors.ResultNotKept"
+
+
 async def test_values_are_read_as_a_type(desk: Desk) -> None:
     batch = await desk.start(2)
     await desk.run(batch, lambda item: timedelta(seconds=item.position))

@@ -35,6 +35,7 @@ PAGE_OF_BATCHES: Final = 100
 _PAGES: Final = 100
 _NOT_OWN: Final = (Status.RUNNING, Status.IN_DOUBT, Status.COMPLETED)
 """A record that says so is not the one of an item that has failed."""
+_RESULT_NOT_KEPT: Final = "semel.errors.ResultNotKept"
 _KEY_REUSED: Final = Failure(
     "semel.errors.KeyReused",
     "the key of this item was used before with other data, such as by an earlier batch of this id; it did not run. "
@@ -194,8 +195,8 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
     if item.status == ItemStatus.COMPLETED and outcome is not None and not item.is_erased:
         try:
             value = codec.decode(outcome, shape)
-        except ResultNotKept:
-            value = None  # too large, or erased: the record says so
+        except ResultNotKept as problem:
+            error = Failure(_RESULT_NOT_KEPT, str(problem))
         except RecordUnreadable as problem:
             error = Failure(UNREADABLE, str(problem))  # the others are told all the same
     attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)

@@ -53,7 +53,7 @@ class ItemResult(Generic[T]):
         position: where it stood in the input, from 0.
         status: `pending`, `completed`, `failed`, `skipped` or `in_doubt`.
         value: what its handler returned; None where it is not completed, or was erased.
-        error: why it failed, was skipped, or is in doubt.
+        error: why it failed, was skipped, or is in doubt, or why there is no value of an item that is completed.
         attempts: how often it was tried.
     """
 
