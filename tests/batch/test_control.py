@@ -292,6 +292,22 @@ async def test_an_id_may_be_begun_anew_though_other_batches_have_expired_as_well
     assert (await desk.run(again)).completed == 2
 
 
+async def test_a_batch_that_has_expired_does_not_act_on_the_next_one_of_its_id(desk: Desk) -> None:
+    old = await desk.start(1, keep_for=0)
+    await desk.run(old)
+    desk.clock.advance(1)
+    new = await desk.start(2, items=[{"id": "x", "n": 1}, {"id": "y", "n": 3}])
+    await desk.run(new, decline_odd)
+    for act in (old.status, lambda: old.retry("failed"), lambda: old.run(desk.handler())):
+        with pytest.raises(RecordNotFound):
+            await desk.do(act)
+    for change in (old.pause, old.resume, old.cancel):
+        with pytest.raises(UsageError, match="is gone"):
+            await desk.do(change)
+    assert (await desk.do(new.status)).failed == 1
+    assert await desk.results(old) == []
+
+
 @pytest.mark.parametrize("in_doubt", ["rerun", "hold"])
 async def test_a_batch_that_was_cancelled_and_has_expired_does_not_stop_the_next_one_of_its_id(
     desk: Desk, in_doubt: Any

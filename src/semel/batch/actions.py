@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from semel.batch.async_runner import AsyncRunner
 from semel.batch.concurrency import async_join_spawned, async_spawn, sync_join_spawned, sync_spawn
-from semel.batch.control import PAGE_OF_RESULTS, list_page, read_batch, read_status, result_of, results_page
+from semel.batch.control import PAGE_OF_RESULTS, list_page, read_again, read_status, result_of, results_page
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
@@ -114,7 +114,7 @@ class AsyncActions:
     ) -> AsyncIterator[ItemResult[Any]]:
         """What became of items, in their order."""
         if batch.state == "loading":  # when it was found
-            batch = (await self.perform(read_batch(batch.scope, batch.id))).known
+            batch = (await self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in await self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
@@ -219,7 +219,7 @@ class SyncActions:
     ) -> Iterator[ItemResult[Any]]:
         """What became of items, in their order."""
         if batch.state == "loading":  # when it was found
-            batch = (self.perform(read_batch(batch.scope, batch.id))).known
+            batch = (self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)

@@ -74,16 +74,30 @@ def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
     return found
 
 
+def read_again(batch: StoredBatch) -> Flow[BatchFound]:
+    """A batch that was found before, as it is now, with its counts.
+
+    Raises:
+        RecordNotFound: it is not there any more, whatever has its id by now.
+    """
+    found = yield from read_batch(batch.scope, batch.id)
+    if found.known.number != batch.number:
+        raise RecordNotFound(
+            f"The batch {batch.id!r} has expired, and another one has its id by now; nothing was changed. Get it anew."
+        )
+    return found
+
+
 def read_status(batch: StoredBatch) -> Flow[BatchFound]:
     """A batch with its counts; of one that has ended, with what was decided since about its doubts.
 
     Raises:
         RecordNotFound: it is not there any more.
     """
-    found = yield from read_batch(batch.scope, batch.id)
+    found = yield from read_again(batch)
     if found.counts.in_doubt and found.known.state in ENDED:
         yield from follow_doubts(found.known, "leave")
-        found = yield from read_batch(batch.scope, batch.id)
+        found = yield from read_again(batch)
     return found
 
 
@@ -106,7 +120,7 @@ def change(batch: StoredBatch, to: Literal["running", "paused", "cancelled"], re
         state = "gone" if changed.batch is None else changed.batch.state
         verb = {"running": "resumed", "paused": "paused", "cancelled": "cancelled"}[to]
         raise UsageError(f"The batch {batch.id!r} is {state}, so it cannot be {verb}; nothing was changed.")
-    return (yield from read_batch(batch.scope, batch.id))
+    return (yield from read_again(batch))
 
 
 def retry(
@@ -117,7 +131,7 @@ def retry(
     Raises:
         UsageError: the batch was cancelled, or has failed.
     """
-    found = (yield from read_batch(batch.scope, batch.id)).known
+    found = (yield from read_again(batch)).known
     if found.state not in ("running", "paused", "completed"):
         raise UsageError(
             f"The batch {batch.id!r} is {found.state}, so none of its items runs again; nothing was changed."
@@ -207,7 +221,7 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
 
 def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """At most so many failed items, with their records; only pages are read that have any."""
-    batch = (yield from read_batch(batch.scope, batch.id)).known
+    batch = (yield from read_again(batch)).known
     found: list[tuple[StoredItem, StoredRecord | None]] = []
     after = -1
     while True:
