@@ -16,6 +16,7 @@ import pytest
 from semel import AsyncSemel, Semel
 from semel.batch import Batch, BatchChanged, Batches, BatchInvalid, Item
 from semel.batch import sources as batch_sources
+from semel.engine.engine import engine_of
 from semel.errors import KeyInvalid, UsageError
 from tests.batch.desk import Desk
 
@@ -176,6 +177,21 @@ async def test_a_load_that_was_given_up_can_be_cancelled(desk: Desk) -> None:
     assert (await desk.do(lambda: batch.cancel("the file is gone"))).state == "cancelled"
     with pytest.raises(BatchChanged):
         await desk.start(5)
+
+
+async def test_whoever_loads_a_batch_that_is_cancelled_meanwhile_is_told_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    other = Semel(engine_of(desk.semel).store)
+
+    def cancel_in_the_middle() -> Iterator[Any]:
+        yield from items_of(5)
+        Batches(other).get("b").cancel("another file")
+        yield from items_of(9)[5:]
+
+    with pytest.raises(UsageError, match=r"was cancelled while it was loaded \(another file\)"):
+        await desk.start(items=cancel_in_the_middle())
 
 
 async def test_a_load_that_was_given_up_goes_by_itself(desk: Desk) -> None:

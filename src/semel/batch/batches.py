@@ -364,6 +364,7 @@ class Batches(Generic[S]):
             BatchInvalid: some items cannot be loaded; all are counted, and the first thousand are named.
             BatchChanged: there is a batch of that id with other items, or for another operation.
             InProgress: another process has been loading it for an hour.
+            UsageError: something cannot be used so, or the batch was cancelled while it was loaded.
         """
         key = Key.of(_id(id, "nothing was loaded"), operation=operation)
         name = key.value

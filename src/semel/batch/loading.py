@@ -24,11 +24,12 @@ from semel.core.batch.operations import (
     LoadLost,
     NoteBatch,
     OpenBatch,
+    ReadBatch,
     ReadItems,
 )
 from semel.core.batch.retention import forget_expired
 from semel.core.batch.rows import follow_doubts
-from semel.core.batch.values import ENDED, NewItem, StoredBatch, StoredItem
+from semel.core.batch.values import ENDED, STOPPED, NewItem, StoredBatch, StoredItem
 from semel.core.flow import Flow, ask
 from semel.errors import BatchChanged, InProgress, UsageError
 
@@ -109,6 +110,7 @@ class Loading:
 
         Raises:
             InProgress: another process loads the batch by now.
+            UsageError: it was cancelled meanwhile.
         """
         if not lot.items:
             return
@@ -128,6 +130,7 @@ class Loading:
             BatchInvalid: some items cannot be loaded.
             BatchChanged: it was loaded with other items.
             InProgress: another process loads the batch by now.
+            UsageError: it was cancelled meanwhile.
         """
         reader, digest = self._reader, self._reader.digest.to_bytes(32, "big")
         if reader.problems.count:
@@ -138,7 +141,7 @@ class Loading:
             yield from self._drop(reader.count)
             finished = yield from ask(FinishLoad(self.batch.number, self._opening.token, reader.count, digest))
             if isinstance(finished, LoadLost):
-                raise self._lost()
+                raise (yield from self._lost())
             return finished.known
         if (reader.count, digest) != (self.batch.total, self.batch.digest):
             yield from self._note_missing()
@@ -162,7 +165,7 @@ class Loading:
             adding = AddItems(self.batch.number, self._opening.token, lot.offset, len(lot.items), tuple(items))
             answer = yield from ask(adding)
             if isinstance(answer, LoadLost):
-                raise self._lost()
+                raise (yield from self._lost())
             if not isinstance(answer, DuplicateItems):
                 self._loaded = answer.loaded
                 return
@@ -174,7 +177,7 @@ class Loading:
         while self._loaded > offset:
             answer = yield from ask(DropItems(self.batch.number, self._opening.token, offset, _LOT))
             if isinstance(answer, LoadLost):
-                raise self._lost()
+                raise (yield from self._lost())
             self._loaded = answer.loaded
 
     def _compare(self, lot: Lot) -> Flow[None]:
@@ -222,7 +225,15 @@ class Loading:
             differences=tuple(differences),
         )
 
-    def _lost(self) -> InProgress:
+    def _lost(self) -> Flow[InProgress | UsageError]:
+        """Why nothing can be added any more."""
+        found = (yield from ask(ReadBatch(self.batch.scope, self.batch.id))).batch
+        if found is not None and found.number == self.batch.number and found.state in STOPPED:
+            why = f" ({found.reason})" if found.reason else ""
+            return UsageError(
+                f"The batch {self.batch.id!r} was cancelled while it was loaded{why}; no item ran. Load items under "
+                "another id."
+            )
         return InProgress(
             f"Another process loads the batch {self.batch.id!r} by now; no item ran. Start it again with its items."
         )
