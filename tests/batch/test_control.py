@@ -247,6 +247,48 @@ async def test_status_tells_rate_and_how_long_the_rest_takes(desk: Desk) -> None
     assert status.updated > status.started
 
 
+async def run_slowly(desk: Desk, batch: Any, count: int) -> None:
+    """Run so many items, of half a minute each, of one long page; the last one fails, which pauses the batch."""
+    last = len(desk.ran) + count
+
+    def work(_item: Item) -> None:
+        desk.clock.advance(30)
+        if len(desk.ran) == last:
+            raise Declined("stop")
+
+    await desk.run(batch, work, concurrency=1, page=100, max_failed=0)
+    await desk.do(batch.resume)
+
+
+async def test_nobody_is_told_a_rate_at_a_first_look_at_long_pages(desk: Desk) -> None:
+    batch = await desk.start(100)
+    await run_slowly(desk, batch, 20)
+    found = await desk.do(lambda: desk.batches(semel=desk.engine()).get("b"))
+    status = await desk.do(found.status)
+    assert (status.remaining, status.rate, status.eta) == (80, None, None)
+
+
+async def test_a_second_look_tells_what_ended_since_the_first(desk: Desk) -> None:
+    batch = await desk.start(100)
+    await run_slowly(desk, batch, 20)
+    await run_slowly(desk, batch, 2)
+    status = await desk.do(batch.status)
+    assert status.rate == pytest.approx(2 / 60)
+    assert status.eta is not None
+    assert status.eta.total_seconds() == pytest.approx(78 * 30)
+
+
+async def test_many_quick_pages_tell_a_rate_at_the_first_look(desk: Desk) -> None:
+    batch = await desk.start(100)
+
+    def tick(_item: Item) -> None:
+        desk.clock.advance(1)
+
+    await desk.run(batch, tick, concurrency=1, page=5)
+    found = await desk.do(lambda: desk.batches(semel=desk.engine()).get("b"))
+    assert (await desk.do(found.status)).rate == pytest.approx(1, rel=0.1)
+
+
 async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> None:
     batch = await desk.start(7, keep_for=timedelta(days=2))
     await desk.run(batch)

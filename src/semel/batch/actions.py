@@ -13,11 +13,13 @@ from semel.batch.control import PAGE_OF_RESULTS, list_page, read_again, read_sta
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
+from semel.batch.pace import pace_of
 from semel.batch.settings import RunSettings
 from semel.batch.sources import ItemReader, Source, async_lots, sync_lots
 from semel.batch.status import BatchStatus, status_of
 from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
+from semel.core.batch.operations import BatchFound
 from semel.core.batch.rows import follow_doubts
 from semel.core.batch.values import BATCH, State, StoredBatch
 from semel.core.flow import Flow
@@ -103,11 +105,14 @@ class AsyncActions:
 
     async def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return status_of(await self.perform(read_status(batch)))
+        return self._told(await self.perform(read_status(batch)))
 
     async def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
-        return status_of(await self.perform(flow))
+        return self._told(await self.perform(flow))
+
+    def _told(self, found: BatchFound) -> BatchStatus:
+        return status_of(found, pace_of(self._engine).rate(found))
 
     async def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
@@ -208,11 +213,14 @@ class SyncActions:
 
     def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return status_of(self.perform(read_status(batch)))
+        return self._told(self.perform(read_status(batch)))
 
     def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
-        return status_of(self.perform(flow))
+        return self._told(self.perform(flow))
+
+    def _told(self, found: BatchFound) -> BatchStatus:
+        return status_of(found, pace_of(self._engine).rate(found))
 
     def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int

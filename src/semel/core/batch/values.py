@@ -145,13 +145,18 @@ class ItemPlace(msgspec.Struct, frozen=True):
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """How many items ended how; `recent` were so in pages that changed within the last minute."""
+    """How many items ended how; `recent` were so in pages that changed within the last minute.
+
+    Of those pages, `recent_done` are done and `recent_open` are not.
+    """
 
     completed: int = 0
     failed: int = 0
     skipped: int = 0
     in_doubt: int = 0
     recent: int = 0
+    recent_done: int = 0
+    recent_open: int = 0
 
     @property
     def settled(self) -> int:

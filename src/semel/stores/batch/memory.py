@@ -162,7 +162,7 @@ class MemoryBatches:
     def recount(self, number: int) -> BatchCounts:
         """The counts, taken from the rows of items alone."""
         found = Counter(item.status for item in self._batches[number].items.values())
-        return _counts(found, 0)
+        return _counts(found)
 
     def _expire(self, operation: ExpiredBatches, now: int) -> BatchesFound:
         for number, known in self._batches.items():
@@ -199,11 +199,14 @@ class MemoryBatches:
     def _counts(self, known: _Loaded, now: int) -> BatchCounts:
         found: Counter[int] = Counter()
         recent = 0
+        pages: Counter[bool] = Counter()
         for page, counts in known.counts.items():
             found.update(counts)
-            if known.pages[page].updated_us > now - RECENT_US:
+            row = known.pages[page]
+            if row.updated_us > now - RECENT_US:
                 recent += sum(counts.values()) - counts[ItemStatus.PENDING]
-        return _counts(found, recent)
+                pages[row.is_done] += 1
+        return replace(_counts(found), recent=recent, recent_done=pages[True], recent_open=pages[False])
 
     def _found(self, known: _Loaded | None, now: int) -> BatchFound:
         if known is None:
@@ -457,13 +460,12 @@ def _is_done(known: _Loaded) -> bool:
     return all(row.is_done for row in known.pages.values())
 
 
-def _counts(found: Counter[int], recent: int) -> BatchCounts:
+def _counts(found: Counter[int]) -> BatchCounts:
     return BatchCounts(
         completed=found[ItemStatus.COMPLETED],
         failed=found[ItemStatus.FAILED],
         skipped=found[ItemStatus.SKIPPED],
         in_doubt=found[ItemStatus.IN_DOUBT],
-        recent=recent,
     )
 
 

@@ -27,6 +27,8 @@ SELECT loaded, token, state FROM {batch_table} WHERE number = ?;
 SELECT {clock}, COALESCE(SUM(completed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(skipped), 0),
     COALESCE(SUM(in_doubt), 0),
     COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 THEN completed + failed + skipped + in_doubt ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 AND is_done THEN 1 ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 AND NOT is_done THEN 1 ELSE 0 END), 0),
     COALESCE(MAX(updated_us), 0)
 FROM {page_table} WHERE batch = ?;
 

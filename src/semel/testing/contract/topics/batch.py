@@ -626,6 +626,19 @@ class BatchContract(Contract, calls=False):
         await _note(world, batch, 1, i3=COMPLETED)
         assert (await _read(world)).counts.recent == 1
 
+    async def test_pages_of_the_last_minute_are_counted_by_whether_they_are_done(self, world: World) -> None:
+        batch = await _run(world)
+        await _take(world, batch)
+        await _note(world, batch, 0, i0=COMPLETED, i1=COMPLETED, i2=COMPLETED)
+        await _finish(world, batch, 0)
+        await _take(world, batch)
+        counts = (await _read(world)).counts
+        assert (counts.recent, counts.recent_done, counts.recent_open) == (3, 1, 1)
+        world.clock.advance(61)
+        await _note(world, batch, 1, i3=COMPLETED)
+        counts = (await _read(world)).counts
+        assert (counts.recent, counts.recent_done, counts.recent_open) == (1, 0, 1)
+
     async def test_a_batch_expires_so_long_after_its_end(self, world: World) -> None:
         batch = await _run(world)
         await _complete_all(world, batch)
