@@ -122,6 +122,7 @@ async def test_a_session_without_a_transaction_is_refused(desk: Desk) -> None:
         {"when_running": "wait"},
         {"keep_for": 1},
         {"nonsense": 1},
+        {"wait": "x"},
     ],
     ids=str,
 )
@@ -130,6 +131,19 @@ async def test_a_setting_that_makes_no_sense_is_refused(desk: Desk, settings: di
     with pytest.raises(UsageError):
         await desk.run(batch, **settings)
     assert desk.ran == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [({"keep_for": 1}, "give keep_for to start"), ({"wait_for": 1}, "the batch goes on with the others")],
+    ids=str,
+)
+async def test_a_setting_that_belongs_elsewhere_is_refused_with_its_place(
+    desk: Desk, settings: dict[str, Any], hint: str
+) -> None:
+    batch = await desk.start(1)
+    with pytest.raises(UsageError, match=hint):
+        await desk.run(batch, **settings)
 
 
 async def test_an_error_fails_its_item_and_the_others_go_on(desk: Desk) -> None:

@@ -26,8 +26,8 @@ from semel.batch.concurrency import (
     async_let_others_run,
     async_run_side_by_side,
 )
-from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record, tell_ends
-from semel.batch.items import SKIPPED, Item, Skip, refuse_sealed_items
+from semel.batch.ends import failure_of, is_rolled_back, pause_after, tell_ends
+from semel.batch.items import Item, Skip, refuse_sealed_items
 from semel.batch.settings import PageStopped, PageWork, PendingEnd, ReadyItem, RunSettings, most_failed
 from semel.core import codec
 from semel.core.batch.operations import (
@@ -45,8 +45,10 @@ from semel.core.batch.operations import (
     SettleItems,
     TakePage,
 )
+from semel.core.batch.rows import status_of_record
 from semel.core.batch.values import (
     PAGE,
+    SKIPPED,
     BatchPage,
     ItemStatus,
     StoredBatch,

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, TypedDict
 
 from msgspec.structs import replace
 
-from semel.batch.items import SKIPPED, ItemHandler, Skip
+from semel.batch.items import ItemHandler, Skip
 from semel.core.batch.operations import ItemEnd
-from semel.core.batch.values import KEPT_US, BatchPage, ItemStatus, StoredItem
+from semel.core.batch.values import KEPT_US, SKIPPED, BatchPage, ItemStatus, StoredItem
 from semel.core.codec import Shape
 from semel.core.operations import Answer, Complete, Fail, Terms
 from semel.core.policy import Doubt, Errors, Policy, StoreDown
@@ -163,6 +163,8 @@ def make_settings(
     for name, value in (("concurrency", concurrency), ("page", page), ("max_attempts", max_attempts)):
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
             raise UsageError(f"{name} is a whole number from 1 to {MOST}, not {value!r}; nothing ran.")
+    if not isinstance(wait, bool):
+        raise UsageError(f"wait is True or False, not {wait!r}; nothing ran.")
     if commit not in ("item", "page"):
         raise UsageError(f'commit is "item" or "page", not {commit!r}; nothing ran.')
     if rate is not None and not is_valid_rate(rate):

@@ -255,6 +255,13 @@ class ExpiredBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
     number: int | None = None
 
 
+class HeldBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
+    """At most `limit` batches after that number that would expire if none of their items were in doubt."""
+
+    after: int
+    limit: int
+
+
 class ForgetItems(msgspec.Struct, Asks["ItemsForgotten"], frozen=True):
     """Let settled records of a batch that is expired expire, too, and delete its items below `end`.
 
@@ -420,6 +427,7 @@ AboutBatches = (
     | ReopenItems
     | ReserveRate
     | ExpiredBatches
+    | HeldBatches
     | ForgetItems
     | FindSubject
     | EraseItems

@@ -33,6 +33,7 @@ from semel.core.batch.operations import (
     FinishLoad,
     FinishPage,
     ForgetItems,
+    HeldBatches,
     ItemEnd,
     ItemsAdded,
     ItemsClaimed,
@@ -115,7 +116,10 @@ def _plan_one(
 ) -> Asking[BatchAnswer]:
     if isinstance(operation, CommitPage):
         return (yield from _commit_page(dialect, operation, plan_records))
-    if joined and isinstance(operation, ExpiredBatches) and operation.number is None:
+    is_sweep = isinstance(operation, HeldBatches) or (
+        isinstance(operation, ExpiredBatches) and operation.number is None
+    )
+    if joined and is_sweep:
         return BatchesFound(())  # a sweep in the caller's transaction leaves them to the next one outside
     if joined:
         raise UsageError("A batch is not part of your transaction; nothing was changed. Use it outside within().")
@@ -381,6 +385,11 @@ def _expire(dialect: BatchDialect, operation: ExpiredBatches) -> Asking[BatchAns
     return BatchesFound(tuple(batch for batch in found if batch.state == "expired"))
 
 
+def _held(dialect: BatchDialect, operation: HeldBatches) -> Asking[BatchAnswer]:
+    rows = yield dialect.command("held", operation.after, operation.limit)
+    return BatchesFound(tuple(map(_batch_of, rows)))
+
+
 def _forget(dialect: BatchDialect, operation: ForgetItems) -> Asking[BatchAnswer]:
     rows = yield dialect.command("loading", operation.number)
     if not rows or rows[0][2] != "expired":  # nobody brings one that is expired back
@@ -435,6 +444,7 @@ _PLANS: Final[dict[type, Callable[[BatchDialect, Any], Asking[BatchAnswer]]]] = 
     ReopenItems: _reopen,
     ReserveRate: _reserve,
     ExpiredBatches: _expire,
+    HeldBatches: _held,
     ForgetItems: _forget,
     FindSubject: _subject,
     EraseItems: _erase,

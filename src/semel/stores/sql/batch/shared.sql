@@ -27,6 +27,8 @@ SELECT loaded, token, state FROM {batch_table} WHERE number = ?;
 SELECT {clock}, COALESCE(SUM(completed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(skipped), 0),
     COALESCE(SUM(in_doubt), 0),
     COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 THEN completed + failed + skipped + in_doubt ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 AND is_done THEN 1 ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 AND NOT is_done THEN 1 ELSE 0 END), 0),
     COALESCE(MAX(updated_us), 0)
 FROM {page_table} WHERE batch = ?;
 
@@ -144,6 +146,12 @@ ORDER BY b.number LIMIT ?;
 -- name: one_may_expire
 SELECT b.number FROM {batch_table} AS b
 WHERE b.number = ? AND {old} AND NOT EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0);
+
+-- Those that stay only because items are in doubt.
+-- name: held
+SELECT {batch} FROM {batch_table} AS b
+WHERE b.number > ? AND {old} AND EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0)
+ORDER BY b.number LIMIT ?;
 
 -- A batch of which items were reopened since is in another state, or has not ended.
 -- name: expire
