@@ -152,6 +152,18 @@ class CountRecords(msgspec.Struct, Asks["Counts"], frozen=True):
     query: Query
 
 
+class SkipRecords(msgspec.Struct, Asks["SkippedTo"], frozen=True):
+    """When the record was created that is `number` places on by time: how far a search of so many records reaches.
+
+    Counted are all records in the times of the query, in its order; where it has a searched value, those of the first
+    one, in its scope. A store in which an index leads to its operation or its status may count those of them alone.
+    Nothing else of the query is looked at: it costs no more than to walk along an index.
+    """
+
+    query: Query
+    number: int
+
+
 class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
     """End a doubt by decision: completed, claimable again, failed for good, or cancelled.
 
@@ -299,6 +311,7 @@ Operation = (
     | Read
     | Scan
     | CountRecords
+    | SkipRecords
     | Resolve
     | Reopen
     | CountFailure
@@ -417,6 +430,12 @@ class Page(msgspec.Struct, frozen=True):
     cursor: tuple[int, bytes] | None
 
 
+class SkippedTo(msgspec.Struct, frozen=True):
+    """The instant at which that record was created; None: there are not so many."""
+
+    created_us: int | None
+
+
 class Counts(msgspec.Struct, frozen=True):
     """How many records of each operation and status were found, ordered by both; none that is 0."""
 
@@ -503,6 +522,7 @@ Answer = (
     | HistoryFound
     | Page
     | Counts
+    | SkippedTo
     | Resolved
     | Reopened
     | Counted
