@@ -98,6 +98,10 @@ class Read(msgspec.Struct, Asks["Found"], frozen=True):
     operation: str = ""
 
 
+_NARROW_DIGITS = 3
+"""From so many digits on, a reference leads to few records: one in 4,096."""
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records to list or count; what is None does not restrict.
 
@@ -124,6 +128,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def hides_internal(self) -> bool:
         """Whether operations of semel's own (`semel:…`) are left out: unless an operation or a record is named."""
         return self.operation is None and self.reference is None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether few records can match, and an index leads to them: what is open, or begins like a reference."""
+        is_open = self.status in (Status.RUNNING, Status.IN_DOUBT) or self.stuck
+        return is_open or len(self.reference or "") >= _NARROW_DIGITS
 
     @property
     def terms(self) -> tuple[Term, ...]:

@@ -55,6 +55,7 @@ LONGEST_VALUE: Final = 2000
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
+_LETTERS_COUNTED: Final = 1000
 _CONCURRENCY: Final = 8
 _ATTEMPTS: Final = 5
 _LOOK_EVERY: Final = 60.0
@@ -123,11 +124,15 @@ class BulkItem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class BulkPreview:
-    """What a bulk action would do: how many match, and how many of those are in a state for it."""
+    """What a bulk action would do: how many match, and how many of those are in a state for it.
+
+    `is_exact`: all were looked at; otherwise the numbers are least ones.
+    """
 
     matching: int
     eligible: int
     by_status: dict[str, int]
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +211,10 @@ class BulkActions:
         """Whether the store keeps what bulk actions need."""
         return Capability.BATCH in engine_of(self._actions.semel).store.capabilities and not self._actions.is_read_only
 
-    async def preview(self, user: User, asked: BulkRequest) -> BulkPreview:
+    async def preview(self, user: User, asked: BulkRequest, *, looks_at: int | None = None) -> BulkPreview:
         """How many match, and how many of those are in a state for the action. Nothing is changed.
+
+        With `looks_at` at most so many records are looked at, and at most 1,000 letters.
 
         Raises:
             Refused: the user may not, or what was asked for cannot be used.
@@ -217,12 +224,17 @@ class BulkActions:
             number = 0
             async for _ in self._letters(user, asked.letters, self._scope(user, asked)):
                 number += 1
+                if looks_at is not None and number == _LETTERS_COUNTED:
+                    return BulkPreview(number, number, {}, is_exact=False)
             return BulkPreview(number, number, {})
+        records, reach = asked.records or {}, await self._reach(user, asked, looks_at)
+        if reach is not None:
+            records = {**records, "before": reach}
         numbers: dict[str, int] = {}
-        for one in await self._actions.counts(user, **(asked.records or {})):
+        for one in await self._actions.counts(user, **records):
             numbers[one.status] = numbers.get(one.status, 0) + one.number
         eligible = sum(numbers.get(status, 0) for status in _ELIGIBLE[asked.action])
-        return BulkPreview(sum(numbers.values()), eligible, numbers)
+        return BulkPreview(sum(numbers.values()), eligible, numbers, is_exact=reach is None)
 
     async def start(self, user: User, asked: BulkRequest) -> BulkProgress:
         """Note all that match now as a batch. Nothing is changed before `run`.
@@ -364,6 +376,13 @@ class BulkActions:
         for state in ("pending", "running"):
             found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
+
+    async def _reach(self, user: User, asked: BulkRequest, looks_at: int | None) -> datetime | None:
+        """Before which moment records are counted, where not all may be looked at."""
+        if looks_at is None:
+            return None
+        wanted: RecordFilter = {**(asked.records or {}), "newest_first": False}
+        return await self._actions.reach(user, looks_at, **wanted)
 
     def _check(self, user: User, asked: BulkRequest) -> None:
         if asked.action not in PERMISSIONS:

@@ -20,7 +20,7 @@ from semel.core import codec
 from semel.core.erasure.port import SubjectErasureReport, conceal_subject
 from semel.core.flow import Flow, ask
 from semel.core.key import SHARED
-from semel.core.operations import Page, Query, Scan
+from semel.core.operations import Page, Query, Scan, SkippedTo, SkipRecords
 from semel.core.record import (
     Cancelled,
     Count,
@@ -31,8 +31,10 @@ from semel.core.record import (
     Record,
     Resolution,
     Status,
+    instant,
     show_record,
 )
+from semel.core.store import Capability
 from semel.engine.admin import (
     check_reach,
     check_value,
@@ -59,6 +61,10 @@ CONFIRMED: Final = 8
 _REFERENCE: Final = re.compile(r"[0-9a-f]{8,64}")
 _LONGEST_BODY: Final = 1 << 20
 _CURSOR_BYTES: Final = 40
+_APART: Final = 4
+"""Records that an index leads to lie apart: one costs about as much as so many that follow each other."""
+_FIRST_DIGEST: Final = bytes(32)
+_LAST_DIGEST: Final = b"\xff" * 32
 PERMISSION_OF: Final[dict[type, Permission]] = {
     Happened: Permission.RESOLVE,
     DidNotHappen: Permission.RELEASE,
@@ -70,10 +76,14 @@ PERMISSION_OF: Final[dict[type, Permission]] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some records, oldest first, and where the next page begins; no cursor: this was the last."""
+    """Some records, oldest first, and where the next page begins; no cursor: this was the last.
+
+    `stopped_at`: the search had looked at as many records as it may, up to that moment; the next page goes on there.
+    """
 
     records: tuple[Record, ...]
     cursor: str | None
+    stopped_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +107,17 @@ class RecordActions(ActionsBase):
     """Records: list, show, count, history, body; resolve, cancel, fail, release, reopen, erase."""
 
     async def list(
-        self, user: User, *, cursor: str | None = None, limit: int = PAGE, **filters: Unpack[RecordFilter]
+        self,
+        user: User,
+        *,
+        cursor: str | None = None,
+        limit: int = PAGE,
+        looks_at: int | None = None,
+        **filters: Unpack[RecordFilter],
     ) -> RecordPage:
         """One page of the records that exist for a user, oldest first, or as `newest_first` says.
+
+        With `looks_at` a search stops once it has looked at so many records, and says where.
 
         Raises:
             Refused: the user may not, or the filter cannot be used.
@@ -107,7 +125,9 @@ class RecordActions(ActionsBase):
         self.demand(user, Permission.LIST)
         place = _read_cursor(cursor)
         most = max(1, min(limit, MOST))
-        pages = [await self._page(query, place, most) for query in self._queries(user, filters)]
+        queries = self._queries(user, filters)
+        edge = None if looks_at is None else await self._edge(queries, looks_at, place)
+        pages = [await self._page(_up_to(query, edge), place, most) for query in queries]
         found = sorted(
             (one for page in pages for one in page.records),
             key=lambda one: (one.created_us, one.key.digest),
@@ -116,7 +136,22 @@ class RecordActions(ActionsBase):
         shown = found[:most]
         has_more = len(found) > most or any(page.cursor is not None for page in pages)
         last = _write_cursor(shown[-1].created_us, shown[-1].key.digest) if shown and has_more else None
-        return RecordPage(tuple(show_record(one) for one in shown), last)
+        records = tuple(show_record(one) for one in shown)
+        if last is not None or edge is None:
+            return RecordPage(records, last)
+        behind = _FIRST_DIGEST if filters.get("newest_first") else _LAST_DIGEST
+        return RecordPage(records, _write_cursor(edge, behind), instant(edge))
+
+    async def reach(self, user: User, looks_at: int, **filters: Unpack[RecordFilter]) -> datetime | None:
+        """Where a search ends that may look at so many records; None: it need not stop.
+
+        It is what `after` has to be, or `before` where the oldest come first.
+        """
+        self.demand(user, Permission.LIST)
+        edge = await self._edge(self._queries(user, filters), looks_at, None)
+        if edge is None:
+            return None
+        return instant(edge) if filters.get("newest_first") else instant(edge + 1)
 
     async def count(self, user: User, **filters: Unpack[RecordFilter]) -> int:
         """How many records match that exist for a user."""
@@ -364,6 +399,22 @@ class RecordActions(ActionsBase):
             raise refusal_of(error) from error
         return [replace(query, scope=scope) for scope in self.scopes_asked(user, query.scope)]
 
+    async def _edge(self, queries: Sequence[Query], looks_at: int, cursor: tuple[int, bytes] | None) -> int | None:
+        """The instant up to which these queries together look at so many records.
+
+        What an index leads to needs no bound, and a store that cannot tell reads everything only where that is asked
+        for.
+        """
+        if Capability.COUNT not in engine_of(self.semel).store.capabilities:
+            return None
+        walks = {_walk(query, cursor) for query in queries if not query.is_narrow}
+        each = max(looks_at // (max(len(queries), 1) * max(map(_cost_of, queries), default=1)), 1)
+        reached: list[SkippedTo] = [await self.perform(_skip(walk, each)) for walk in walks]
+        edges = [found.created_us for found in reached if found.created_us is not None]
+        if not edges:
+            return None
+        return max(edges) if queries[0].newest_first else min(edges)
+
     async def _page(self, query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Page:
         page: Page = await self.perform(_scan(query, cursor, limit))
         return page
@@ -371,6 +422,40 @@ class RecordActions(ActionsBase):
 
 def _scan(query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Flow[Page]:
     return (yield from ask(Scan(query, cursor, limit)))
+
+
+def _skip(query: Query, number: int) -> Flow[SkippedTo]:
+    return (yield from ask(SkipRecords(query, number)))
+
+
+def _walk(query: Query, cursor: tuple[int, bytes] | None) -> Query:
+    """What a search walks along: nothing else than what decides how far so many records reach.
+
+    Queries of several scopes walk along the same records, unless a searched value leads to those of each.
+    """
+    kept = query if query.terms else replace(query, scope=None)
+    if cursor is None:
+        return kept
+    if query.newest_first:
+        return replace(kept, before_us=min(cursor[0] + 1, _or(query.before_us, cursor[0] + 1)))
+    return replace(kept, after_us=max(cursor[0], _or(query.after_us, cursor[0])))
+
+
+def _cost_of(query: Query) -> int:
+    """What it costs to look at one record, in records that follow each other."""
+    is_led = query.terms or query.operation is not None or query.status in (Status.FAILED, Status.CANCELLED)
+    return _APART if is_led else 1
+
+
+def _or(given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else given
+
+
+def _up_to(query: Query, edge: int | None) -> Query:
+    """The query, as far as the edge."""
+    if edge is None:
+        return query
+    return replace(query, after_us=edge) if query.newest_first else replace(query, before_us=edge + 1)
 
 
 def _check_fence(record: Record, fence: int | None) -> None:

@@ -14,6 +14,8 @@ from semel.server.refusals import Invalid
 from semel.texts import read_span
 
 STUCK: Final = "stuck"
+LOOKS_AT: Final = 50_000
+"""How many records a page looks at for a search that no index leads to; without a bound it would be all."""
 _PLAIN: Final = ("operation", "business_key", "subject", "process_instance", "requester", "reference")
 _SHARED: Final = "shared"
 _TRIMMED: Final = ("status", "reference", "after", "before", "order", "scan")

@@ -136,7 +136,7 @@ def select_command(
     is_open = query.status in (Status.RUNNING, Status.IN_DOUBT)
     terms = f"{found.text} AND {_OPEN}" if is_open else found.text
     rest = SQL[name].replace("{restrictions}", terms).replace("{order}", found.order)
-    text = _from_narrow_index(rest) if is_open or query.stuck or query.reference else rest
+    text = _from_narrow_index(rest) if query.is_narrow else rest.replace("r.digest BETWEEN", "+r.digest BETWEEN")
     return SqliteCommand(
         text.replace("{found}", SQL[f"found_{found.row}"]), kind=Kind.SCAN, named={**found.values, **further}
     )

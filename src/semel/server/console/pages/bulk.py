@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 from starlette.responses import Response
 
 from semel.core.events.letters import REASONS
-from semel.server.bulk import PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
+from semel.server.bulk import MOST_ITEMS, PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
 from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
 from semel.server.console.pages.forms import Given, check_form, read_form, read_value
 from semel.server.console.rendering import share
-from semel.server.console.search import SearchForm, read_moment
+from semel.server.console.search import LOOKS_AT, SearchForm, read_moment
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Invalid, Refused
 
@@ -52,13 +52,14 @@ def _with_fixed_moments(view: View, pairs: list[tuple[str, str]]) -> Given:
 
 
 async def _ask(view: View, given: Given, deed: Deed, asked: BulkRequest, back: str, *, problem: str) -> Response:
-    preview = await view.site.bulk.preview(view.user, _stated_later(deed, asked))
+    preview = await view.site.bulk.preview(view.user, _stated_later(deed, asked), looks_at=LOOKS_AT)
     return view.page(
         "bulk_ask.html",
         here="",
         code=400 if problem else 200,
         deed=deed,
         preview=preview,
+        most_items=MOST_ITEMS,
         problem=problem,
         back=back,
         hidden=[(name, value) for name, value in given.pairs if name not in ("token", "id", *_TYPED)],
