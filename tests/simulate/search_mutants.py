@@ -241,14 +241,13 @@ def _() -> AbstractContextManager[Any]:
 STALLING = with_changes(BY_NAME["searched and purged"], faults=("stall",), budget=1, stall=1.2)
 
 
-@record_mutant("how far records reach is told from the other end", "searched", "reach")
+@record_mutant("how far records reach counts one too many", "searched", "reach")
 def _() -> AbstractContextManager[Any]:
     right = Table.look
 
     def look(self: Table, operation: Any, now: int) -> Any:
         if isinstance(operation, SkipRecords):
-            turned = replace(operation.query, newest_first=not operation.query.newest_first)
-            operation = SkipRecords(turned, operation.number)
+            operation = SkipRecords(operation.query, operation.number + 1)
         return right(self, operation, now)
 
     return patch.object(Table, "look", look)
