@@ -74,10 +74,16 @@ def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
 
 
 def list_page(
-    scope: str | None, state: State | None, after: int, *, newest_first: bool = False
+    scope: str | None,
+    state: State | None,
+    after: int,
+    *,
+    newest_first: bool = False,
+    operation: str | None = None,
+    limit: int = PAGE_OF_BATCHES,
 ) -> Flow[tuple[StoredBatch, ...]]:
     """Some batches of a scope, or of all, after that one; with `newest_first` before that one, and 0 is the end."""
-    found = yield from ask(ListBatches(scope, state, after, PAGE_OF_BATCHES, newest_first))
+    found = yield from ask(ListBatches(scope, state, after, limit, newest_first, operation))
     return found.batches
 
 

@@ -143,6 +143,8 @@ class BulkProgress:
     scope: str
     metadata: BulkMetadata
     status: BatchStatus
+    number: int = 0
+    """Where it is in a list, for `after`."""
 
     @property
     def done(self) -> int:
@@ -317,16 +319,30 @@ class BulkActions:
             raise not_found_error(f"bulk action {id_!r}")
         return known
 
-    async def list(self, user: User) -> tuple[BulkProgress, ...]:
-        """Bulk actions that exist for a user, in the order in which they were begun."""
+    async def list(
+        self, user: User, *, limit: int | None = None, after: int = 0, newest_first: bool = False
+    ) -> tuple[BulkProgress, ...]:
+        """Bulk actions that exist for a user, in the order in which they were begun, or the newest first.
+
+        `after` is the number of the last one of the page before; 0 is the beginning. Without `limit` they are all.
+        """
         self._actions.demand(user, Permission.LIST)
-        found = []
+        found: list[StoredBatch] = []
         for scope in self._actions.scopes_asked(user, None):
-            async for batch in self._batches(scope, None):
-                known = await self._known(batch.scope, batch.id)
-                if known is not None and not (known.metadata.everywhere and user.scopes is not None):
-                    found.append(known)
-        return tuple(found)
+            of_scope = self._batches(scope, None, after, newest_first=newest_first)
+            count = 0
+            async for batch in of_scope:
+                if user.scopes is None or not _metadata_in(batch).everywhere:
+                    found.append(batch)
+                    count += 1
+                if count == limit:
+                    break
+        found.sort(key=lambda batch: batch.number, reverse=newest_first)
+        return tuple([await self._progress_of(batch) for batch in found[:limit]])
+
+    async def _progress_of(self, batch: StoredBatch) -> BulkProgress:
+        status = await self._actions.told(Batch(self._actions.semel, batch).status())
+        return BulkProgress(batch.id, batch.scope, _metadata_in(batch), status, batch.number)
 
     async def refusals(
         self, user: User, scope: str, id_: str, *, after: int | None = None, limit: int = 100
@@ -528,7 +544,7 @@ class BulkActions:
             raise NotPossible(f"The event is {disposition.status} again.", because=disposition.status)
 
     def _has_handlers(self, batch: StoredBatch) -> bool:
-        consumer = msgspec.json.decode(batch.metadata, type=BulkMetadata).consumer
+        consumer = _metadata_in(batch).consumer
         return not consumer or consumer in self._actions.consumers
 
     async def _known(self, scope: str, id_: str) -> BulkProgress | None:
@@ -541,13 +557,14 @@ class BulkActions:
         status = await batch.status()
         return BulkProgress(id_, scope, msgspec.convert(status.metadata, BulkMetadata), status)
 
-    async def _batches(self, scope: str | None, state: Any) -> AsyncIterator[StoredBatch]:
-        after = 0
+    async def _batches(
+        self, scope: str | None, state: Any, after: int = 0, *, newest_first: bool = False
+    ) -> AsyncIterator[StoredBatch]:
         while True:
-            page: tuple[StoredBatch, ...] = await self._actions.perform(list_page(scope, state, after))
+            asked = list_page(scope, state, after, newest_first=newest_first, operation=OPERATION)
+            page: tuple[StoredBatch, ...] = await self._actions.perform(asked)
             for batch in page:
-                if batch.operation == OPERATION:
-                    yield batch
+                yield batch
                 after = batch.number
             if not page:
                 return
@@ -641,6 +658,10 @@ def _is_decided(record: Record, actor: str, reason: str) -> bool:
     """Whether it was this very bulk action that decided about a record last."""
     note = record.note
     return note is not None and note.by == actor and note.reason == reason
+
+
+def _metadata_in(batch: StoredBatch) -> BulkMetadata:
+    return msgspec.json.decode(batch.metadata, type=BulkMetadata)
 
 
 def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:

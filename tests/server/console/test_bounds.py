@@ -134,7 +134,7 @@ async def test_a_count_that_stopped_says_so_and_all_that_match_are_done(client: 
 async def test_where_nothing_was_found_so_far_it_can_be_begun_all_the_same(client: httpx.AsyncClient) -> None:
     asked = await _page(client, "/act?which=all&do=erase&status=completed&tag=nobody%3Dknows&before=1s")
     assert "so there is nothing to do" in asked
-    asked = await _page(client, "/act?which=all&do=reopen&status=failed&scope=shared")
+    asked = await _page(client, "/act?which=all&do=reopen&status=failed&shared=1")
     assert 'name="reason"' in asked
 
 

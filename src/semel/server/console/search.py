@@ -17,8 +17,7 @@ STUCK: Final = "stuck"
 LOOKS_AT: Final = 50_000
 """How many records a page looks at for a search that no index leads to; without a bound it would be all."""
 _PLAIN: Final = ("operation", "business_key", "subject", "process_instance", "requester", "reference")
-_SHARED: Final = "shared"
-_TRIMMED: Final = ("status", "reference", "after", "before", "order", "scan")
+_TRIMMED: Final = ("status", "reference", "after", "before", "order", "scan", "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +36,12 @@ FIELDS: Final = (
     Field("process_instance", "Process instance"),
     Field("requester", "Requester"),
     Field("tag", "Tag", "name=value"),
-    Field("scope", "Scope", "shared: of nobody"),
+    Field("scope", "Scope"),
     Field("reference", "Reference begins with", "hex digits"),
     Field("after", "Claimed after", "2h, or 2026-03-01T14:30"),
     Field("before", "Claimed before", "the same"),
 )
-NAMES: Final = ("status", *(field.name for field in FIELDS), "order", "scan")
+NAMES: Final = ("status", *(field.name for field in FIELDS), "shared", "order", "scan")
 
 
 class SearchForm(dict[str, str]):
@@ -78,7 +77,7 @@ class SearchForm(dict[str, str]):
         found["reference"] = self["reference"].lower() or None
         found["status"] = None if status in ("", STUCK) else status
         found["stuck"] = status == STUCK
-        found["scope"] = _scope(self["scope"])
+        found["scope"] = self._scope()
         found["tag"] = _tag(self["tag"])
         found["after"] = read_moment(self["after"], now)
         found["before"] = read_moment(self["before"], now)
@@ -86,9 +85,13 @@ class SearchForm(dict[str, str]):
         found["newest_first"] = self["order"] != "oldest"
         return found
 
-
-def _scope(text: str) -> object:
-    return None if not text else SHARED if text == _SHARED else text
+    def _scope(self) -> object:
+        """The scope; that of nobody is a box of its own, because any word may be the name of a scope."""
+        if self["shared"] != "1":
+            return self["scope"] or None
+        if self["scope"]:
+            raise Invalid("A scope is given, and that of nobody is asked for; nothing was read.", because="scope")
+        return SHARED
 
 
 def _tag(text: str) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from semel.core.events.letters import REASONS
 from semel.server.bulk import MOST_ITEMS, PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
 from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
-from semel.server.console.pages.forms import Given, check_form, read_form, read_value
+from semel.server.console.pages.forms import Given, check_form, read_form, read_number, read_value
 from semel.server.console.rendering import share
 from semel.server.console.search import LOOKS_AT, SearchForm, read_moment
 from semel.server.console.view import View, query_text
@@ -26,6 +26,7 @@ from semel.server.refusals import Invalid, Refused
 _LOOK: Final = "a look at what would happen"
 _CHANGES: Final = {"pause": "Pause", "resume": "Resume", "cancel": "Cancel"}
 _REFUSALS: Final = 50
+PAGE: Final = 50
 _ACTIONS: Final[dict[str, BulkAction]] = {"happened": "resolve"}
 """How a bulk action is called whose deed has another name here."""
 _DEEDS: Final = {action: DEEDS[name] for name, action in _ACTIONS.items()}
@@ -98,9 +99,7 @@ async def show_bulk(view: View) -> Response:
     """How far a bulk action is, and what was refused."""
     scope, id_ = view.asked("scope"), view.asked("id")
     if not id_:
-        return view.page(
-            "bulks.html", here="/batches", bulks=[_row(one) for one in await view.site.bulk.list(view.user)]
-        )
+        return await _show_list(view)
     progress = await view.site.bulk.progress(view.user, scope, id_)
     if progress.status.state in ("pending", "running"):
         view.site.runner.begin(scope, id_)  # the process that began it may be dead: what was decided goes on here
@@ -114,6 +113,20 @@ async def show_bulk(view: View) -> Response:
         bulk=_row(progress),
         refusals=refusals,
         changes=[(name, _CHANGES[name]) for name in changes.get(progress.status.state, ())] if may_change else [],
+    )
+
+
+async def _show_list(view: View) -> Response:
+    """Actions on many, the newest first."""
+    after = read_number(view.asked("after", "0"), "after")
+    listed = await view.site.bulk.list(view.user, limit=PAGE + 1, after=after, newest_first=True)
+    shown = listed[:PAGE]
+    return view.page(
+        "bulks.html",
+        here="/batches",
+        bulks=[_row(one) for one in shown],
+        is_later=after > 0,
+        next=view.url("/bulk", after=str(shown[-1].number)) if len(listed) > PAGE else "",
     )
 
 
