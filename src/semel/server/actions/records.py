@@ -87,6 +87,16 @@ class RecordPage:
 
 
 @dataclass(frozen=True, slots=True)
+class StepBody:
+    """What a record keeps of a finished step; the attributes as of `Body`."""
+
+    name: str
+    text: str | None
+    why_none: str
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """What a record keeps of its outcome and its steps, as JSON texts for people.
 
@@ -94,13 +104,13 @@ class Body:
         text: the value; None where there is none.
         why_none: why there is none.
         is_cut: whether the text is longer than what is shown.
-        steps: names and values of the finished steps.
+        steps: the finished steps; of all of them together no more is shown than of one value.
     """
 
     text: str | None
     why_none: str
     is_cut: bool
-    steps: tuple[tuple[str, str], ...]
+    steps: tuple[StepBody, ...]
 
 
 class RecordActions(ActionsBase):
@@ -186,12 +196,12 @@ class RecordActions(ActionsBase):
         self.demand(user, Permission.BODY)
         record = await self.find(user, reference)
         await self.note_look(user, Permission.BODY, scope=record.key.scope, target=record.reference)
-        steps = tuple((step.name, _show_outcome(step.outcome)[0] or "") for step in record.steps)
+        steps = _show_steps(record)
         if record.outcome is None:
             return Body(None, f"it is {record.status}, so there is no outcome", is_cut=False, steps=steps)
         text, why_none = _show_outcome(record.outcome)
-        is_cut = text is not None and len(text) > _LONGEST_BODY
-        return Body(text if text is None else text[:_LONGEST_BODY], why_none, is_cut=is_cut, steps=steps)
+        shown, is_cut = _cut(text, _LONGEST_BODY)
+        return Body(shown, why_none, is_cut=is_cut, steps=steps)
 
     async def resolve(
         self,
@@ -498,6 +508,22 @@ def _read_cursor(text: str | None) -> tuple[int, bytes] | None:
 
 def _write_cursor(created_us: int, digest: bytes) -> str:
     return base64.urlsafe_b64encode(created_us.to_bytes(8, "big", signed=True) + digest).decode().rstrip("=")
+
+
+def _show_steps(record: Record) -> tuple[StepBody, ...]:
+    """The steps, as much of them as one page can show."""
+    found, room = list[StepBody](), _LONGEST_BODY
+    for step in record.steps:
+        text, why_none = _show_outcome(step.outcome)
+        shown, is_cut = _cut(text, room)
+        room -= len(shown or "")
+        found.append(StepBody(step.name, shown, why_none, is_cut))
+    return tuple(found)
+
+
+def _cut(text: str | None, longest: int) -> tuple[str | None, bool]:
+    """As much of a text as may be shown, and whether that is not all."""
+    return (None, False) if text is None else (text[:longest], len(text) > longest)
 
 
 def _show_outcome(stored: bytes) -> tuple[str | None, str]:

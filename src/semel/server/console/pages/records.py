@@ -160,7 +160,10 @@ async def show_body(view: View) -> Response:
     reference = view.request.path_params["reference"]
     body = await view.actions.body(view.user, reference)
     parts = [BodyPart("Outcome", body.text, body.why_none, body.is_cut)]
-    parts += [BodyPart(f"Step {number}: {name}", text) for number, (name, text) in enumerate(body.steps, 1)]
+    parts += [
+        BodyPart(f"Step {number}: {step.name}", step.text, step.why_none, step.is_cut)
+        for number, step in enumerate(body.steps, 1)
+    ]
     crumbs = [("Records", "/records"), (reference[:12], f"/records/{reference}")]
     return body_page(view, "/records", "Body of the record", crumbs, parts)
 
