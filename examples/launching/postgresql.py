@@ -2,8 +2,8 @@
 
 What always holds: its first line is the URL of the server, with `{}` for the name of a database, and the server
 answers from then on. Nobody but this machine reaches it. SIGUSR1 ends it as a crash would, SIGUSR2 starts it again on
-the same data and port. SIGTERM and the end of `--parent-fd` end it, and nothing of it is left: no process, no file. What
-a SIGKILL has left is ended and removed by the next one that starts.
+the same data and port. SIGTERM and the end of `--parent-fd` end it, and nothing of it is left: no process, no file.
+What a SIGKILL has left is ended and removed by the next one that starts.
 """
 
 from __future__ import annotations

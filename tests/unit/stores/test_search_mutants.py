@@ -61,7 +61,12 @@ def _differs(asker: Asker, seed: int) -> bool:
         sequences.learn(table.apply(operation, asker.clock.now))
         asker.all([operation])
         query = dice.choice(QUERIES)
-        for asked in (Scan(query, None, 10), CountRecords(query), *_reaches(query)):
+        searches: tuple[Scan | CountRecords | SkipRecords, ...] = (
+            Scan(query, None, 10),
+            CountRecords(query),
+            *_reaches(query),
+        )
+        for asked in searches:
             if asker.all([asked]) != [table.apply(asked, asker.clock.now)]:
                 return True
         if asker.writer().execute(ROWS).fetchall() != _rows(table):

@@ -417,13 +417,14 @@ class RecordActions(ActionsBase):
         """
         if Capability.COUNT not in engine_of(self.semel).store.capabilities:
             return None
-        walks = {_walk(query, cursor) for query in queries if not query.is_narrow}
-        each = max(looks_at // (max(len(queries), 1) * max(map(_cost_of, queries), default=1)), 1)
-        reached: list[SkippedTo] = [await self.perform(_skip(walk, each)) for walk in walks]
-        edges = [found.created_us for found in reached if found.created_us is not None]
-        if not edges:
+        if not queries or queries[0].is_narrow:
             return None
-        return max(edges) if queries[0].newest_first else min(edges)
+        nearest, edge = max if queries[0].newest_first else min, None
+        for is_led, most in _bounds_of(queries[0], looks_at):
+            walks = {_walk(_up_to(query, edge), cursor, is_led=is_led) for query in queries}
+            reached: list[SkippedTo] = [await self.perform(_skip(walk, max(most // len(queries), 1))) for walk in walks]
+            edge = nearest([found.created_us for found in reached if found.created_us is not None], default=edge)
+        return edge
 
     async def _page(self, query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Page:
         page: Page = await self.perform(_scan(query, cursor, limit))
@@ -438,23 +439,33 @@ def _skip(query: Query, number: int) -> Flow[SkippedTo]:
     return (yield from ask(SkipRecords(query, number)))
 
 
-def _walk(query: Query, cursor: tuple[int, bytes] | None) -> Query:
-    """What a search walks along: nothing else than what decides how far so many records reach.
+def _bounds_of(query: Query, looks_at: int) -> list[tuple[bool, int]]:
+    """What a search walks along, and how many records of it: what an index leads to (True), and all by time.
+
+    Where an index begins with an operation or a status, a server may still prefer to walk by time: then both are
+    bounded, the walk by time first.
+    """
+    apart = looks_at // _APART
+    if query.terms:
+        return [(True, apart)]
+    if query.operation is not None or query.status in (Status.FAILED, Status.CANCELLED):
+        return [(False, looks_at * _APART), (True, apart)]
+    return [(False, looks_at)]
+
+
+def _walk(query: Query, cursor: tuple[int, bytes] | None, *, is_led: bool) -> Query:
+    """A query for nothing else than what decides how far so many records reach.
 
     Queries of several scopes walk along the same records, unless a searched value leads to those of each.
     """
     kept = query if query.terms else replace(query, scope=None)
+    if not is_led:
+        kept = replace(kept, operation=None, status=None)
     if cursor is None:
         return kept
     if query.newest_first:
         return replace(kept, before_us=min(cursor[0] + 1, _or(query.before_us, cursor[0] + 1)))
     return replace(kept, after_us=max(cursor[0], _or(query.after_us, cursor[0])))
-
-
-def _cost_of(query: Query) -> int:
-    """What it costs to look at one record, in records that follow each other."""
-    is_led = query.terms or query.operation is not None or query.status in (Status.FAILED, Status.CANCELLED)
-    return _APART if is_led else 1
 
 
 def _or(given: int | None, otherwise: int) -> int:
@@ -465,7 +476,9 @@ def _up_to(query: Query, edge: int | None) -> Query:
     """The query, as far as the edge."""
     if edge is None:
         return query
-    return replace(query, after_us=edge) if query.newest_first else replace(query, before_us=edge + 1)
+    if query.newest_first:
+        return replace(query, after_us=max(edge, _or(query.after_us, edge)))
+    return replace(query, before_us=min(edge + 1, _or(query.before_us, edge + 1)))
 
 
 def _check_fence(record: Record, fence: int | None) -> None:
