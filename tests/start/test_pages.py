@@ -202,7 +202,7 @@ async def test_a_process_is_started_although_its_service_has_no_store_for_a_whil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sending, "_PAUSE", 0)
-    answers = iter([httpx.Response(500), httpx.Response(201, headers={"location": "/instances/7"})])
+    answers = iter([httpx.Response(500), httpx.Response(303, headers={"location": "/instances/7"})])
     transport = httpx.MockTransport(lambda _: next(answers))
     monkeypatch.setattr(
         hospital, "make_client", lambda _: httpx.AsyncClient(transport=transport, base_url="http://hospital")

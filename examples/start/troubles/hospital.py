@@ -99,7 +99,9 @@ class HospitalTroubles:
         async with make_client(self._address) as client:
             answers = await send_until_answered(lambda: client.post(path))
         assert answers[-1] is not None
-        return str(answers[-1].raise_for_status().headers["location"]).rpartition("/")[2]
+        if answers[-1].is_error:
+            answers[-1].raise_for_status()
+        return str(answers[-1].headers["location"]).rpartition("/")[2]
 
     async def _wait_for_ends(self, tell: Tell, starts: Sequence[str], line: str) -> list[TaskRun]:
         """Wait until processes have ended; gives what they asked for."""
