@@ -102,10 +102,16 @@ def read_status(batch: StoredBatch) -> Flow[BatchFound]:
 
 
 def list_page(
-    scope: str | None, state: State | None, after: int, *, newest_first: bool = False, limit: int = PAGE_OF_BATCHES
+    scope: str | None,
+    state: State | None,
+    after: int,
+    *,
+    newest_first: bool = False,
+    operation: str | None = None,
+    limit: int = PAGE_OF_BATCHES,
 ) -> Flow[tuple[StoredBatch, ...]]:
     """Some batches of a scope, or of all, after that one; with `newest_first` before that one, and 0 is the end."""
-    found = yield from ask(ListBatches(scope, state, after, limit, newest_first))
+    found = yield from ask(ListBatches(scope, state, after, limit, newest_first, operation))
     return found.batches
 
 

@@ -93,7 +93,8 @@ class ReadBatch(msgspec.Struct, Asks["BatchFound"], frozen=True):
 class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
     """At most `limit` batches of a scope, or of all, in the order in which they were begun, after that number.
 
-    With `newest_first` the other way round: below that number, and 0 is the end.
+    With `newest_first` the other way round: below that number, and 0 is the end. With `operation` only those that carry
+    that one out.
     """
 
     scope: str | None
@@ -101,6 +102,7 @@ class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
     after: int
     limit: int
     newest_first: bool = False
+    operation: str | None = None
 
 
 class ReadItems(msgspec.Struct, Asks["ItemsFound"], frozen=True):

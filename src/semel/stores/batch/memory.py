@@ -308,14 +308,15 @@ class MemoryBatches:
         match operation:
             case ReadBatch(scope, id_):
                 return self._found(self._by_name(scope, id_), now)
-            case ListBatches(scope, state, after, limit, newest_first):
+            case ListBatches(scope, state, after, limit, newest_first, wanted):
                 every = [k.batch for k in self._batches.values()]
                 if newest_first:
                     found = [b for b in reversed(every) if not after or b.number < after]
                 else:
                     found = [b for b in every if b.number > after]
                 seen = (b for b in found if b.state != "expired" and scope in (None, b.scope))
-                return BatchesFound(tuple(b for b in seen if state in (None, b.state))[:limit])
+                fits = (b for b in seen if state in (None, b.state) and wanted in (None, b.operation))
+                return BatchesFound(tuple(islice(fits, limit)))
             case ReadItems(number, first, end, None):
                 return ItemsFound(tuple(self._items(number, first, end)))
             case ReadItems(number, first, end, status, limit):

@@ -280,10 +280,11 @@ def _list(dialect: BatchDialect, operation: ListBatches) -> Asking[BatchAnswer]:
         place, after = "newest", operation.after or _AFTER_ALL
     place += "" if operation.scope is not None else "_everywhere"
     values: list[Any] = [] if operation.scope is None else [storable(operation.scope)]
+    wanted = storable(operation.operation)
     if operation.state is None:
-        rows = yield dialect.command(place, *values, after, operation.limit)
+        rows = yield dialect.command(place, *values, after, wanted, operation.limit)
     else:
-        rows = yield dialect.command(f"{place}_of_state", *values, after, operation.state, operation.limit)
+        rows = yield dialect.command(f"{place}_of_state", *values, after, operation.state, wanted, operation.limit)
     return BatchesFound(tuple(map(_batch_of, rows)))
 
 

@@ -51,29 +51,38 @@ DELETE FROM {batch_table} WHERE number = ? AND token = ? AND state = 'loading' A
 -- name: note
 UPDATE {batch_table} SET notes = ? WHERE number = ? AND notes = ?;
 
+-- Lists, of one operation or of any.
 -- name: list
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state <> 'expired' ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: list_of_state
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state = ? ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: list_everywhere
-SELECT {batch} FROM {batch_table} WHERE number > ? AND state <> 'expired' ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number > ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: list_everywhere_of_state
-SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ? ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: newest
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state <> 'expired' ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: newest_of_state
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state = ? ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: newest_everywhere
-SELECT {batch} FROM {batch_table} WHERE number < ? AND state <> 'expired' ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number < ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: newest_everywhere_of_state
-SELECT {batch} FROM {batch_table} WHERE number < ? AND state = ? ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number < ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: items
 SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? ORDER BY position;

@@ -376,6 +376,20 @@ class BatchContract(Contract, calls=False):
         loading: BatchesFound = await _ask(world, ListBatches(scope, "loading", 0, 9, newest_first=True), BatchesFound)
         assert [batch.id for batch in loading.batches] == ["d", "c"]
 
+    @pytest.mark.parametrize("scope", ["", None], ids=["of one scope", "of all"])
+    @pytest.mark.parametrize("state", ["loading", None])
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_batches_of_one_operation_are_listed_alone(
+        self, world: World, scope: str | None, state: State | None, *, newest_first: bool
+    ) -> None:
+        for id_, operation in (("c", "pay"), ("d", "refund"), ("e", "pay"), ("f", "refund"), ("g", "Pay")):
+            await _open(world, id=id_, operation=operation)
+        found: BatchesFound = await _ask(world, ListBatches(scope, state, 0, 2, newest_first, "pay"), BatchesFound)
+        assert [batch.id for batch in found.batches] == (["e", "c"] if newest_first else ["c", "e"])
+        after = found.batches[0].number
+        rest: BatchesFound = await _ask(world, ListBatches(scope, state, after, 2, newest_first, "pay"), BatchesFound)
+        assert [batch.id for batch in rest.batches] == (["c"] if newest_first else ["e"])
+
     async def test_items_are_found_by_their_ids(self, world: World) -> None:
         batch = await _load(world)
         found: ItemsFound = await _ask(world, FindItems(batch.number, ("i5", "nobody", "i2")), ItemsFound)
