@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from semel.core.events.letters import LetterQuery, StoredLetter
+from semel.core.events.letters import REASONS, LetterQuery, StoredLetter
 from semel.core.record import UNREADABLE, Failure, instant, store_instant
 from semel.core.sealing.values import refuse_sealed
 from semel.errors import RecordUnreadable, UsageError
@@ -156,7 +156,13 @@ def letter_query(
     subject: str | None = None,
     before: datetime | None = None,
 ) -> LetterQuery:
-    """Which letters of a consumer are asked for."""
+    """Which letters of a consumer are asked for.
+
+    Raises:
+        UsageError: there are never letters for that reason.
+    """
+    if reason is not None and reason not in REASONS:
+        raise UsageError(f"reason is one of {', '.join(REASONS)}, not {reason!r:.80}; nothing ran.")
     return LetterQuery(
         consumer=consumer,
         reason=reason,

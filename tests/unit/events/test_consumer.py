@@ -288,7 +288,7 @@ def test_dead_letters_are_found_by_reason_type_subject_and_time(desk: Desk) -> N
     found: dict[str, Any] = {"reason": "exhausted", "type": "asset.registered", "subject": "asset-1"}
     for name, value in found.items():
         same: dict[str, Any] = {name: value}
-        other: dict[str, Any] = {name: "other"}
+        other: dict[str, Any] = {name: "rejected"}
         assert len(desk.every(consumer.dead_letters(**same))) == 1, name
         assert desk.every(consumer.dead_letters(**other)) == [], name
     assert desk.every(consumer.dead_letters(before=letter.first)) == []
@@ -364,6 +364,13 @@ def nested(desk: Desk, consumer: Consumer[Any], event: Event) -> Disposition:
         with asyncio.Runner() as runner:
             made = Desk(desk.is_async, desk.clock, desk.store, runner)
             other = made.consumer(lambda: None, serial_by="subject")
+@pytest.mark.parametrize("call", ["redrive", "dead_letters"])
+def test_a_reason_that_no_letter_has_is_refused(desk: Desk, call: str) -> None:
+    consumer = exhausted(desk, Flaky(), "e-1")
+    with pytest.raises(UsageError, match="not 'other'"):
+        getattr(consumer, call)(reason="other")
+
+
             box.append(made.handle(other, event))
             made.wait(made.semel.close())
 
