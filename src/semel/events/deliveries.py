@@ -132,6 +132,8 @@ class AsyncDeliveries:
                 scope=delivery.scope,
                 policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
+        except InProgress as error:
+            return self._wait_for_turn(delivery, error)
         except SemelError as error:
             return await self._explain(delivery, error)
         try:
@@ -142,6 +144,11 @@ class AsyncDeliveries:
         with suppress(TryLater):  # its lease ends by itself
             await turn.give_back()
         return disposition
+
+    def _wait_for_turn(self, delivery: Delivery, error: InProgress) -> Disposition:
+        """Another event of the subject is handled: it gives the turn back when it ends, and not with its lease."""
+        pause = self._settings.backoff.after(1)
+        return Disposition("retry", "in_progress", min(pause, error.retry_after), delivery.reference, error)
 
     async def _handle(self, delivery: Delivery, within: Any) -> Disposition:
         try:
@@ -473,8 +480,10 @@ class SyncDeliveries:
                 scope=delivery.scope,
                 policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
-        except SemelError as error:
+        except InProgress as error:
+            return self._wait_for_turn(delivery, error)
             return self._explain(delivery, error)
+        except SemelError as error:
         try:
             disposition = self._handle(delivery, None)
         except BaseException as error:
@@ -484,8 +493,13 @@ class SyncDeliveries:
             turn.give_back()
         return disposition
 
-    def _handle(self, delivery: Delivery, within: Any) -> Disposition:
+    def _wait_for_turn(self, delivery: Delivery, error: InProgress) -> Disposition:
+        """Another event of the subject is handled: it gives the turn back when it ends, and not with its lease."""
+        pause = self._settings.backoff.after(1)
+        return Disposition("retry", "in_progress", min(pause, error.retry_after), delivery.reference, error)
+
         try:
+    def _handle(self, delivery: Delivery, within: Any) -> Disposition:
             if within is not None:
                 return self._acknowledge(delivery, self._call_within(delivery, within))
             if self._settings.transaction is not None:

@@ -13,7 +13,7 @@ import pytest
 from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
-from semel.events import Consumer, Disposition, Event
+from semel.events import Backoff, Consumer, Disposition, Event
 from semel.stores.memory import MemoryStore
 from semel.testing import Crash, VirtualClock
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
@@ -356,21 +356,14 @@ def test_a_letter_keeps_its_record_from_expiring(desk: Desk) -> None:
     assert len(desk.every(consumer.dead_letters())) == 1
 
 
-def nested(desk: Desk, consumer: Consumer[Any], event: Event) -> Disposition:
+def nested(desk: Desk, consumer: Consumer[Any], event: Event, **settings: Any) -> Disposition:
     """Handle an event while another handler runs, as another process would."""
     box: list[Disposition] = []
 
     def run() -> None:
         with asyncio.Runner() as runner:
             made = Desk(desk.is_async, desk.clock, desk.store, runner)
-            other = made.consumer(lambda: None, serial_by="subject")
-@pytest.mark.parametrize("call", ["redrive", "dead_letters"])
-def test_a_reason_that_no_letter_has_is_refused(desk: Desk, call: str) -> None:
-    consumer = exhausted(desk, Flaky(), "e-1")
-    with pytest.raises(UsageError, match="not 'other'"):
-        getattr(consumer, call)(reason="other")
-
-
+            other = made.consumer(lambda: None, serial_by="subject", **settings)
             box.append(made.handle(other, event))
             made.wait(made.semel.close())
 
@@ -432,6 +425,24 @@ def test_an_alias_of_django_is_refused_where_handlers_are_awaited(desk: Desk) ->
 
 def test_what_begins_no_transaction_is_refused(desk: Desk) -> None:
     with pytest.raises(UsageError, match="callable"):
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({}, timedelta(seconds=1)), ({"backoff": Backoff(first=60, spread=0), "lease_for": 20}, timedelta(seconds=20))],
+    ids=["back-off", "rest of the lease"],
+)
+def test_an_event_waits_for_its_turn_no_longer_than_after_a_failure(
+    desk: Desk, settings: dict[str, Any], told: timedelta
+) -> None:
+    seen: list[Disposition] = []
+
+    def registered() -> None:
+        seen.append(nested(desk, consumer, an_event(id="e-2"), **settings))
+
+    consumer = desk.consumer(registered, serial_by="subject", **settings)
+    desk.handle(consumer, an_event())
+    assert [(one.status, one.retry_after) for one in seen] == [("in_progress", told)]
+
+
         Consumer(desk.semel, "billing", transaction=7)  # type: ignore[arg-type]
 
 
