@@ -111,11 +111,14 @@ def show_letter(stored: StoredLetter) -> DeadLetter:
 
 def pack(headers: Any, body: bytes) -> bytes:
     """Headers and body of what could not be read, as they are kept."""
-    texts = {
-        str(name): value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-        for name, value in headers.items()
-    }
+    texts = {_storable(name): _storable(value) for name, value in headers.items()}
     return msgspec.msgpack.encode((texts, bytes(body)))
+
+
+def _storable(value: object) -> str:
+    """Text that UTF-8 can hold."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def unpack(content: bytes) -> tuple[dict[str, str], bytes]:

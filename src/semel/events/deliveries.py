@@ -54,7 +54,7 @@ from semel.events.delivery import (
     work_of,
 )
 from semel.events.disposition import Disposition, Ending
-from semel.events.event import Event
+from semel.events.event import Event, compared_data, plain_event
 from semel.events.handlers import Handlers
 
 SERIAL: Final = "semel:serial"
@@ -212,8 +212,9 @@ class AsyncDeliveries:
         """
         settings, engine = self._settings, self._engine
         policy = bound_policy(settings.policy, remaining)
-        asked = (event.type, event.subject, event.data)
         try:
+            event = plain_event(event)
+            asked = (event.type, event.subject, compared_data(event))
             key = identify(settings, event)
             about = about_of(settings, event)
             fingerprint = engine.fingerprints.take(asked)
@@ -482,8 +483,8 @@ class SyncDeliveries:
             )
         except InProgress as error:
             return self._wait_for_turn(delivery, error)
-            return self._explain(delivery, error)
         except SemelError as error:
+            return self._explain(delivery, error)
         try:
             disposition = self._handle(delivery, None)
         except BaseException as error:
@@ -498,8 +499,8 @@ class SyncDeliveries:
         pause = self._settings.backoff.after(1)
         return Disposition("retry", "in_progress", min(pause, error.retry_after), delivery.reference, error)
 
-        try:
     def _handle(self, delivery: Delivery, within: Any) -> Disposition:
+        try:
             if within is not None:
                 return self._acknowledge(delivery, self._call_within(delivery, within))
             if self._settings.transaction is not None:
@@ -560,8 +561,9 @@ class SyncDeliveries:
         """
         settings, engine = self._settings, self._engine
         policy = bound_policy(settings.policy, remaining)
-        asked = (event.type, event.subject, event.data)
         try:
+            event = plain_event(event)
+            asked = (event.type, event.subject, compared_data(event))
             key = identify(settings, event)
             about = about_of(settings, event)
             fingerprint = engine.fingerprints.take(asked)
