@@ -23,7 +23,7 @@ from semel.engine.call_flow import Request
 from semel.errors import EventInvalid, FailedBefore, UsageError
 from semel.events.dead_letters import pack
 from semel.events.disposition import Backoff, Disposition, Ending
-from semel.events.event import Event, describe_event
+from semel.events.event import Event, describe_event, write_data
 from semel.events.handlers import EventHandler, Handlers
 from semel.handlers import DoesNotDecode
 
@@ -140,8 +140,11 @@ class Delivery:
         return None if reason is None or ending == "retry" else self.letter(reason, failure, attempts)
 
     def letter_id(self) -> bytes:
-        """What names the letter that is kept of it."""
-        return letter_id(self.settings.name, self.request.key.digest, self.event.body)
+        """What names the letter that is kept of it: all that its fingerprint is taken of, under any secret."""
+        type_, subject, data = self.request.asked
+        kind = b"bytes" if isinstance(data, bytes) else b"json"
+        told = (type_.encode(), (subject or "").encode(), kind, write_data(data))
+        return letter_id(self.settings.name, self.request.key.digest, *told)
 
     def letter(self, reason: Reason, error: Failure | None, attempts: int) -> Letter:
         """What is kept of it."""
