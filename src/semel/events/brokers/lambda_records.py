@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +76,7 @@ def read_messages(invocation: Any, paths: Paths) -> list[Message]:
 
 def eventbridge_message(invocation: Mapping[str, Any], paths: Paths) -> Message:
     """The event of EventBridge that Lambda was invoked with."""
-    body, path = msgspec.json.encode(invocation), paths.id or "id"
+    body, path = _bytes_of(invocation), paths.id or "id"
     identifier = str(invocation.get("id", ""))
     return Message(invocation, identifier, {}, body, lambda: _read_eventbridge(invocation, paths, path))
 
@@ -106,7 +107,7 @@ def _sqs_message(record: Mapping[str, Any], paths: Paths) -> Message:
         raw=record,
         identifier=str(record["messageId"]),
         headers=headers,
-        body=text.encode() if isinstance(text, str) else b"",
+        body=text.encode("utf-8", "backslashreplace") if isinstance(text, str) else b"",
         read=lambda: _read_sqs(record, paths),
         # A standard queue may have groups as well, for fairness; it keeps no order.
         order=(queue, str(group)) if queue.endswith(".fifo") else None,
@@ -132,7 +133,15 @@ def _from_base64(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return data.encode()
+        return data.encode("utf-8", "backslashreplace")
+
+
+def _bytes_of(invocation: Mapping[str, Any]) -> bytes:
+    """What Lambda decoded, as JSON again; it may hold half of a surrogate pair, which only escapes can write."""
+    try:
+        return msgspec.json.encode(invocation)
+    except UnicodeEncodeError:
+        return json.dumps(invocation).encode()
 
 
 def _read_sqs(record: Mapping[str, Any], paths: Paths) -> Event:

@@ -235,8 +235,8 @@ class Listener:
                 await self._idle.wait()
         except TimeoutError:
             log.warning(
-                "%d handlers still ran %s s after the end was asked for, and are interrupted; their messages were not "
-                "acknowledged and will be delivered again",
+                "%d handlers still ran %s s after the end was asked for, and are no longer waited for; their messages "
+                "were not acknowledged and will be delivered again",
                 self._running,
                 self._stop_within,
             )
