@@ -208,9 +208,10 @@ class _Subscription(Subscription):
 
     async def _reject(self, message: Message, *, requeue: bool) -> None:
         link, tag = message.token[:2]
-        link.acks.forget(tag)
         with unless_lost():
             await link.channel.basic_reject(tag, requeue=requeue, wait=False)
+            # Not before it is on its way: an acknowledgement of all before a later one would be for this one, too.
+            link.acks.forget(tag)
 
 
 class _Link:
