@@ -202,7 +202,7 @@ def _() -> AbstractContextManager[Any]:
     return swapped(publishing, "OUTAGES", ())
 
 
-@mutant("what is not committed is read by snapshots", "R1", "R3", outbox="snapshots")
+@mutant("what is not committed is read by snapshots", "R1", "R2", "R3", outbox="snapshots")
 def _() -> AbstractContextManager[Any]:
     return together(_dirty(), patch("semel_lab.simulate.relays.outboxes.sees", lambda snapshot, _: snapshot != "1:1:"))
 
@@ -295,6 +295,36 @@ def _() -> AbstractContextManager[Any]:
         return right(self, after, self.last, *others[:-2], "99999:99999:", others[-1])
 
     return swapped(SnapshotServer, "_purge", purge)
+
+
+@mutant("numbers of another cluster are taken for those of this one", "R2", "R3", outbox="snapshots")
+def _() -> AbstractContextManager[Any]:
+    def is_of_another_cluster(*_: Any) -> Any:
+        return False
+        yield
+
+    return swapped(PostgresOutbox, "_is_of_another_cluster", is_of_another_cluster)
+
+
+@mutant("what nobody has read is never numbered again", "R2", "R3", outbox="snapshots")
+def _() -> AbstractContextManager[Any]:
+    right: Any = PostgresOutbox._is_of_another_cluster
+
+    def is_of_another_cluster(self: Any, cursor: Any, *others: Any) -> Any:
+        return cursor.seen != "1:1:" and (yield from right(self, cursor, *others))
+
+    return swapped(PostgresOutbox, "_is_of_another_cluster", is_of_another_cluster)
+
+
+@mutant("what is numbered again is seen by the snapshot of that", "R2", "R3", outbox="snapshots")
+def _() -> AbstractContextManager[Any]:
+    right: Any = SnapshotServer._rebase
+
+    def rebase(self: Any, *values: Any) -> Any:
+        right(self, *values)
+        return [(self._snapshot(),)]
+
+    return swapped(SnapshotServer, "_rebase", rebase)
 
 
 def _dirty() -> AbstractContextManager[Any]:

@@ -87,6 +87,35 @@ class StepLog:
             raise StepsChanged(message)
 
 
+class EventLog:
+    """The events that an attempt adds to the statement of its end, until that is made."""
+
+    def __init__(self) -> None:
+        self._added: list[OutboxEvent | None] = []
+        """None stands where the end was made; what is behind it came too late."""
+        self._is_over = False
+
+    def add(self, event: OutboxEvent) -> bool:
+        """Add an event; answers whether the end tells of it."""
+        # Work that a handler left behind may add while the end is made, from another thread: each of these is one step
+        # of the interpreter, and an event that finds it not over stands before the mark.
+        self._added.append(event)
+        if not self._is_over:
+            return True
+        return next(one for one in self._added if one is None or one is event) is event
+
+    def end(self) -> tuple[OutboxEvent, ...]:
+        """All events that were added; no other one will be."""
+        self._is_over = True
+        self._added.append(None)
+        taken: list[OutboxEvent] = []
+        for event in self._added:
+            if event is None:
+                break
+            taken.append(event)
+        return tuple(taken)
+
+
 class AttemptState:
     """What a call knows of its attempt, once its claim is granted; the part of a call that its handler can see."""
 
@@ -131,10 +160,14 @@ class AttemptState:
         return log or vars(self).setdefault("_steps", StepLog(self.granted.record.steps))
 
     @property
-    def events(self) -> list[OutboxEvent]:
-        """Events that the handler has added, which the completion writes."""
-        kept: list[OutboxEvent] = vars(self).setdefault("_events", [])
-        return kept
+    def events(self) -> EventLog:
+        """Events that the handler adds, which the completion writes."""
+        log: EventLog | None = vars(self).get("_events")
+        return log or vars(self).setdefault("_events", EventLog())
+
+    def end_events(self) -> tuple[OutboxEvent, ...]:
+        """What the handler has added; only inside the caller's transaction does an end write events."""
+        return self.events.end() if self.joined else ()
 
     @property
     def event_names(self) -> set[str]:

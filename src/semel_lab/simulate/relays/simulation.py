@@ -92,6 +92,7 @@ class RelaySimulation:
         self.is_mended = False
         self._nonces = 0
         self._may_release = bool(world.poison)
+        self._may_restore = world.is_restored
         self._holder: RelayProcess | None = None
         self._excuses = 0
         self._committed: dict[str, Event] = {}
@@ -142,7 +143,8 @@ class RelaySimulation:
         relays = [_Move(process.actor, process) for process in self.processes]
         time = [_Move(-1)] if self.slow else []
         release = [_Move(-2)] if self._may_release and self.outbox.parked_rows() else []
-        return [*writers, *relays, *time, *release]
+        restore = [_Move(-3)] if self._may_restore else []
+        return [*writers, *relays, *time, *release, *restore]
 
     def _may_write(self, writer: _Writer) -> bool:
         if writer.is_over or (writer.has_added and writer.writing.end == "stay open"):
@@ -164,12 +166,34 @@ class RelaySimulation:
             self.slow -= 1
             self.note("time", "passes")
             self._pass_time(_LONG_US)
+        elif move.actor == -3:
+            self._restore()
         else:
             self._may_release = False
             self.is_mended = bool(self.choices.fault(2))
             self.note("operator", f"releases{', once it is mended' if self.is_mended else ''}")
             self.seen["relays: released"] += 1
             self._apply(ReleaseParked(_PART.stream, None))
+
+    def _restore(self) -> None:
+        """Go on in another cluster, with new relays and without the transactions that were open."""
+        self._may_restore = False
+        is_lower = bool(self.choices.fault(2))
+        self.note(
+            "operator", f"restores a dump in another cluster, whose numbers are {'lower' if is_lower else 'higher'}"
+        )
+        self.seen["relays: restored"] += 1
+        if self._committed and not self.outbox.owner(_PART)[0]:
+            self.seen["relays: restored before anything was read"] += 1
+        for writer in self.writers:
+            if writer.transaction is not None and not writer.is_over:
+                writer.is_over = True
+                self.outbox.roll_back(writer.transaction)
+        self._excuses += 2  # what was published and not saved, and what was published in the window that is under way
+        self._pass_time(_LONG_US)
+        self.outbox.restore(is_lower=is_lower)
+        for process in list(self.processes):
+            self._kill(process)
 
     def _write(self, writer: _Writer) -> None:
         """The next step of a transaction."""

@@ -47,6 +47,7 @@ class RelayWorld:
         poison: numbers of transactions whose events the broker refuses, until somebody has mended that.
         faults: what may go wrong; `budget` is how often.
         slow: how often a lease may pass although somebody could go on.
+        is_restored: whether a dump of the server is restored in another cluster at some time, and all go on there.
     """
 
     name: str
@@ -59,6 +60,7 @@ class RelayWorld:
     faults: tuple[RelayFault, ...] = RELAY_FAULTS
     budget: int = 2
     slow: int = 1
+    is_restored: bool = False
 
 
 _MIXED: Final = (
@@ -78,6 +80,7 @@ RELAY_WORLDS: Final = (
     RelayWorld(name="relays: everything by snapshots", writings=_MIXED),
     RelayWorld(name="relays: full batches by snapshots", writings=_MIXED, batch=1, in_flight=1),
     RelayWorld(name="relays: a poisoned key by snapshots", writings=_ONE_KEY, poison=(0,), batch=3),
+    RelayWorld(name="relays: restored by snapshots", writings=_MIXED, relays=1, budget=1, is_restored=True),
     RelayWorld(
         name="relays: a broker that fails",
         writings=_ONE_KEY,
@@ -115,6 +118,8 @@ RELAY_SOMETIMES: Final = frozenset(
         "released",
         "released, and refused again",
         "purged",
+        "restored",
+        "restored before anything was read",
         *(f"fault: {fault}" for fault in RELAY_FAULTS),
     )
 )
