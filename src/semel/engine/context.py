@@ -165,10 +165,6 @@ class AttemptState:
         log: EventLog | None = vars(self).get("_events")
         return log or vars(self).setdefault("_events", EventLog())
 
-    def end_events(self) -> tuple[OutboxEvent, ...]:
-        """What the handler has added; only inside the caller's transaction does an end write events."""
-        return self.events.end() if self.joined else ()
-
     @property
     def event_names(self) -> set[str]:
         """The names of the events that this attempt has added."""
