@@ -740,3 +740,36 @@ def test_a_relay_that_was_overtaken_reads_nothing_any_more(place: Place) -> None
         assert read == [], "it does not know what was parked since"
 
     play(place, scenario)
+
+
+@everywhere
+def test_what_its_destination_does_not_take_is_set_aside_and_published_in_order_later(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        semel = place.semel()
+        broker = Broker(refused={"a1": OSError("the queue is full")})
+        await add(Outbox(semel), "a1", "a2", ordering_key="a")
+        await add(Outbox(semel), "b")
+        relay = relay_on(semel, broker, max_attempts=2)
+        await relay.run_once()
+        assert broker.got == ["b"]
+        assert sorted([(one.event.id, one.error) async for one in relay.parked()]) == [("a1", None), ("a2", None)]
+        await add(Outbox(semel), "a3", ordering_key="a")
+        assert await relay.run_once() == 0, "it is still full"
+        broker.refused.clear()
+        assert await relay.run_once() == 3
+        assert broker.got == ["b", "a1", "a2", "a3"]
+        assert [one async for one in relay.parked()] == []
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_a_relay_that_was_stopped_can_publish_once_more(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        broker = Broker()
+        relay = relay_on(place.semel(), broker)
+        relay.stop()
+        await add(relay.outbox, "a")
+        assert await relay.run_once() == 1
+
+    play(place, scenario)

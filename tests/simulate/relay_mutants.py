@@ -327,6 +327,30 @@ def _() -> AbstractContextManager[Any]:
     return swapped(SnapshotServer, "_rebase", rebase)
 
 
+@mutant("what is set aside is not kept", "R2", "R3")
+def _() -> AbstractContextManager[Any]:
+    def set_aside(self: Any, _done: Any, stored: Any, _attempts: int) -> None:
+        self._held.add(stored.event.ordering_key)
+
+    return swapped(PartPublisher, "_set_aside", set_aside)
+
+
+@mutant("what is set aside does not hold its key", "R3")
+def _() -> AbstractContextManager[Any]:
+    def set_aside(_self: Any, done: Any, stored: Any, attempts: int) -> None:
+        done.parked.append(ParkedEvent(stored=stored, error=None, attempts=attempts))
+
+    return swapped(PartPublisher, "_set_aside", set_aside)
+
+
+@mutant("whatever publish raises is taken for the fault of each event", "R5")
+def _() -> AbstractContextManager[Any]:
+    async def search(self: Any, wave: Any, error: Exception) -> Any:
+        return [publishing._cause(answer) for answer in await self._send_apart(wave, error)]
+
+    return swapped(PartPublisher, "_search", search)
+
+
 def _dirty() -> AbstractContextManager[Any]:
     """Rows of transactions that have not ended are seen."""
 
