@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -16,6 +16,9 @@ from semel.events import Consumer, Event
 from semel.versions import Write, update_versioned, upsert
 
 State = Literal["idle", "running", "maintenance", "retired"]
+# Within these bounds every database keeps what an event says, and no sum grows beyond what can be counted.
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Version = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Registered(msgspec.Struct, frozen=True):
@@ -23,29 +26,29 @@ class Registered(msgspec.Struct, frozen=True):
 
     facility: str
     type: str
-    capacity_kw: float
-    version: int = 1
+    capacity_kw: Amount
+    version: Version = 1
 
 
 class StateChanged(msgspec.Struct, frozen=True):
     """Its state and its load, numbered by whoever operates it."""
 
     state: State
-    load_kw: float
-    version: int
+    load_kw: Amount
+    version: Version
 
 
 class CapacityChanged(msgspec.Struct, frozen=True):
     """Its capacity was changed by somebody who had seen the registration at `expected`."""
 
-    capacity_kw: float
-    expected: int
+    capacity_kw: Amount
+    expected: Version
 
 
 class EnergyMetered(msgspec.Struct, frozen=True):
     """So much energy went through since the last time."""
 
-    kwh: float
+    kwh: Amount
 
 
 class Plant(Protocol):

@@ -17,6 +17,10 @@ class AnswerLost(Exception):
     """It may have happened: the answer did not arrive, or did not say."""
 
 
+class KeyTaken(Exception):
+    """The key was used for something else before; nothing was done, and never is under it."""
+
+
 class ClaimDenied(Exception):
     """The insurer refuses to pay the claim; `glosa` is the number of its refusal."""
 
@@ -60,6 +64,8 @@ class System:
             raise AnswerLost(f"no answer to {kind} ({type(error).__name__})") from error
         if reply.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
             raise ClaimDenied(reply.json()["error"], reply.json()["glosa"])
+        if reply.status_code == httpx.codes.CONFLICT:
+            raise KeyTaken(f"{kind}: this key was used for something else before; nothing was done now")
         if reply.status_code != httpx.codes.CREATED:
             raise AnswerLost(f"{reply.status_code} as an answer to {kind}")
         return Receipt(str(reply.json()["number"]), date.fromisoformat(reply.json()["day"]))
@@ -73,6 +79,7 @@ class Insurer(System):
 
         Raises:
             ClaimDenied: it refuses the guide.
+            KeyTaken: the key is that of another claim.
             AnswerLost: it may have it.
         """
         return self._ask("claims", key, {"claim": claim, "guide": guide, "document": document.decode()})
@@ -81,6 +88,7 @@ class Insurer(System):
         """Ask it to look at a refusal again.
 
         Raises:
+            KeyTaken: the key is that of another appeal.
             AnswerLost: it may have it.
         """
         return self._ask("appeals", key, {"claim": claim, "glosa": glosa, "kind": kind})
@@ -93,6 +101,7 @@ class Books(System):
         """Book a payment.
 
         Raises:
+            KeyTaken: the key is that of another payment.
             AnswerLost: it may have been booked.
         """
         return self._ask("postings", key, {"claim": claim, "amount": str(amount)})

@@ -8,9 +8,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from examples.hospital.clients import Books, ClaimDenied, Insurer, Receipt
+from examples.hospital.clients import Books, ClaimDenied, Insurer, KeyTaken, Receipt
 from examples.hospital.coder import Coder
-from examples.hospital.domain import Balance, Codes, balance_of, guide_of
+from examples.hospital.domain import Balance, Codes, NoAmount, balance_of, guide_of
 from semel import Attempt, Semel
 from semel.events import Backoff
 from semel.workflow import BpmnError, Delegate
@@ -31,9 +31,10 @@ class Outside:
 
 
 class HospitalTask(Delegate[Semel]):
-    """What all of them have: the systems around the hospital, and how long to wait after a lost answer."""
+    """What all of them have: the systems around, how long to wait after a lost answer, what is not tried again."""
 
     backoff = Backoff(1.5, spread=0)
+    final_errors = (KeyTaken, NoAmount)
 
     def __init__(self, semel: Semel, outside: Outside) -> None:
         self.outside = outside

@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from typing import Final
 from xml.etree import ElementTree as ET
 
 NAMESPACE = "http://www.ans.gov.br/padroes/tiss/schemas"
+
+
+MOST: Final = Decimal("1000000000.00")
+"""No claim is for more."""
+_CENT: Final = Decimal("0.01")
+
+
+class NoAmount(Exception):
+    """This is no amount of money; nothing was done with it."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,14 @@ class Balance:
 
 
 def balance_of(total: Decimal, insurance: Decimal, adjustments: Decimal) -> Balance:
-    """What is left for the patient when the insurer has paid."""
+    """What is left for the patient when the insurer has paid.
+
+    Raises:
+        NoAmount: one of them is no amount of money; only adjustments may be below zero.
+    """
+    for amount in (total, insurance, abs(adjustments)):
+        if not 0 <= amount <= MOST or amount != amount.quantize(_CENT):
+            raise NoAmount(f"{amount:.20} is not between 0 and {MOST}, or has more than two digits behind the point")
     return Balance(insurance, adjustments, total - insurance - adjustments)
 
 

@@ -106,7 +106,8 @@ async def confirm_details(
 async def find(session: AsyncSession, user_id: int, reservation_id: str, *, lock: bool = False) -> Reservation:
     """A reservation of this user."""
     chosen = select(Reservation).where(Reservation.id == reservation_id, Reservation.user_id == user_id)
-    found = await session.scalar(chosen.with_for_update() if lock else chosen)
+    # What is not printable is the id of nothing, and PostgreSQL would not even look for some of it.
+    found = await session.scalar(chosen.with_for_update() if lock else chosen) if reservation_id.isprintable() else None
     if found is None:
         raise Refused(404, "not-found", "Nothing was done. You have no reservation with this number.")
     return found

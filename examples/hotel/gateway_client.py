@@ -73,7 +73,7 @@ class Gateway:
         reply = await self._ask("POST", f"/charges/{key}/refunds", json={"amount": f"{amount:.2f}"}, headers=headers)
         if reply.status_code == httpx.codes.CREATED:
             return str(reply.json()["receipt"])
-        if reply.is_client_error:
+        if reply.status_code == httpx.codes.CONFLICT:
             raise RefundRefused(reply.json()["detail"])
         raise GatewaySilent(f"The gateway answered {reply.status_code} to a refund; it may have been made. Ask again.")
 

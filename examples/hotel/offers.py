@@ -117,6 +117,8 @@ async def drafts(session: AsyncSession, user_id: int, now: datetime) -> list[Sta
 
 async def reserved(session: AsyncSession, user_id: int, reservation_id: str, now: datetime) -> Stay | None:
     """This reservation, if it is the user's."""
+    if not reservation_id.isprintable():
+        return None  # the id of nothing, and PostgreSQL would not even look for some
     paid = select(Payment.receipt).where(Payment.reservation_id == reservation_id)
     receipt = paid.where(Payment.status == PaymentStatus.CHARGED).limit(1).scalar_subquery()
     refunded = paid.where(Payment.status == PaymentStatus.REFUNDED).exists()

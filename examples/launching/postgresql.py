@@ -3,6 +3,7 @@
 What always holds: its first line is the URL of the server, with `{}` for the name of a database, and the server
 answers from then on. Nobody but this machine reaches it. SIGUSR1 ends it as a crash would, SIGUSR2 starts it again on
 the same data and port. SIGTERM and the end of `--parent-fd` end it, and nothing of it is left: no process, no file.
+What a SIGKILL has left is ended and removed by the next one that starts.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import argparse
 import asyncio
 import os
 import pwd
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from examples.launching.folders import held_folder
 from examples.launching.launcher import HOST
 
 CHECKOUT: Final = Path(__file__).parents[2]
@@ -174,8 +176,7 @@ def _free_port() -> int:
 async def _serve(databases: Sequence[str], parent: int | None) -> None:
     programs = find_programs()
     ended, loop, commands = asyncio.Event(), asyncio.get_running_loop(), asyncio.Lock()
-    folder = Path(tempfile.mkdtemp(prefix="semel-postgresql-"))
-    try:
+    with held_folder(Path(tempfile.gettempdir()), f"semel-postgresql-{os.geteuid()}-", end=end_left) as folder:
         if account := _account():
             os.chown(folder, account["user"], account["group"])
         server = PrivateServer(programs, folder, databases)
@@ -202,8 +203,14 @@ async def _serve(databases: Sequence[str], parent: int | None) -> None:
             await asyncio.gather(*running)
         finally:
             await server.stop(signal.SIGINT)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_left(folder: Path) -> None:
+    """End the server whose process was killed: it runs on in its folder."""
+    with suppress(OSError, ValueError):
+        pid = int((folder / "data/postmaster.pid").read_text().split("\n", 1)[0])
+        if str(folder / "data") in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)  # what it started ends with it
 
 
 def _look_at_parent(parent: int, ended: asyncio.Event) -> None:

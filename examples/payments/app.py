@@ -26,6 +26,7 @@ from examples.payments.parts import Parts
 from examples.payments.paying import (
     Declined,
     GatewayDidNotAnswer,
+    OtherPayment,
     Paying,
     PaymentClosed,
     PaymentOrder,
@@ -74,6 +75,7 @@ def make_app(settings: Settings) -> Starlette:
             TryLater: later,
             Declined: _declined,
             PaymentClosed: _closed,
+            OtherPayment: _other,
             GatewayDidNotAnswer: _no_answer,
             InsufficientFunds: _insufficient,
         },
@@ -207,6 +209,10 @@ async def _declined(request: Request, error: Exception) -> Response:
 
 async def _closed(request: Request, error: Exception) -> Response:
     return problem(Refused(410, "payment-closed", f"{error} Take a new key."))
+
+
+async def _other(request: Request, error: Exception) -> Response:
+    return problem(Refused(422, "key-reused", f"{error} Take a new key."))
 
 
 async def _no_answer(request: Request, error: Exception) -> Response:

@@ -36,6 +36,7 @@ CLASSES: Final = {
     "Declined": "Card declined",
     "GatewayDidNotAnswer": "No answer from the gateway",
     "PaymentClosed": "Given up",
+    "OtherPayment": "Paid before, with another amount or customer",
 }
 """What people read for the classes of failures; others are shown by their names."""
 _SHOWN_LINES: Final = 200
@@ -144,6 +145,8 @@ class Bulks:
         return found
 
     async def _find(self, account_id: str, bulk_id: str) -> tuple[Bulk, Batch[AsyncSemel]]:
+        if not bulk_id.isprintable():
+            raise not_found("bulk")  # the id of nothing, and PostgreSQL would not even look for some
         async with self._parts.database.reading() as session:
             bulk = await session.get(Bulk, (account_id, bulk_id))
         if bulk is None:

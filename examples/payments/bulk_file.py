@@ -7,7 +7,7 @@ import asyncio
 import csv
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -53,7 +53,7 @@ class BulkFile:
 
     Attributes:
         path: where it is.
-        total: the sum of the amounts that can be read.
+        total: the sum of the amounts that can be paid.
     """
 
     path: Path
@@ -102,33 +102,27 @@ def _look_over(path: Path, limits: BulkLimits) -> Decimal:
 
 
 def _amounts(path: Path) -> Iterator[Decimal]:
-    """The amounts of all lines that have one; which lines cannot be paid is found out when they are loaded."""
+    """The amounts that can be paid; which lines cannot is found out when they are loaded."""
     reader = _csv_amounts if path.suffix == ".csv" else _json_amounts
     for amount in reader(path):
-        if amount is not None and amount.is_finite():
+        with suppress(ValueError):
+            check_amount(amount, may_be_zero=True)
             yield amount
 
 
-def _json_amounts(path: Path) -> Iterator[Decimal | None]:
+def _json_amounts(path: Path) -> Iterator[Decimal]:
     decoder = msgspec.json.Decoder(_Amount)
     with path.open("rb") as file:
         for line in file:
-            try:
+            with suppress(msgspec.MsgspecError, UnicodeError):
                 yield decoder.decode(line).amount
-            except (msgspec.MsgspecError, UnicodeError):
-                yield None
 
 
-def _csv_amounts(path: Path) -> Iterator[Decimal | None]:
-    with path.open(encoding="utf-8-sig", newline="", errors="replace") as file:
-        try:
-            for row in csv.DictReader(file):
-                try:
-                    yield Decimal(row.get("amount") or "")
-                except ArithmeticError:
-                    yield None
-        except csv.Error:
-            return
+def _csv_amounts(path: Path) -> Iterator[Decimal]:
+    with path.open(encoding="utf-8-sig", newline="", errors="replace") as file, suppress(csv.Error):
+        for row in csv.DictReader(file):
+            with suppress(ArithmeticError):
+                yield Decimal(row.get("amount") or "")
 
 
 def _suffix(request: Request) -> str:

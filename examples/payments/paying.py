@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +32,6 @@ AFTER: Final = {
 }
 """What a payment ends as, by what the gateway says of its charge."""
 LONGEST: Final = 80
-MOST_TRIES: Final = 20
 
 
 class Declined(Exception):
@@ -40,6 +40,10 @@ class Declined(Exception):
 
 class PaymentClosed(Exception):
     """Nobody came back for this payment in time, and it was given up; no money was taken, or it was given back."""
+
+
+class OtherPayment(Exception):
+    """The key was used for another payment before; nothing was done now."""
 
 
 class GatewayDidNotAnswer(Exception):
@@ -74,12 +78,13 @@ class Purpose:
     """What a payment is for: part of a bulk, or the balance of a customer's wallet.
 
     Attributes:
-        may_try_again: whether a card that was declined may be charged again, under another key.
+        asked_again: when somebody last asked for it to be tried again. A card that was declined before that is charged
+            again, under another key; None: nobody asked.
     """
 
     bulk_id: str | None = None
     wallet_of: str | None = None
-    may_try_again: bool = False
+    asked_again: datetime | None = None
 
 
 class Paying:
@@ -96,6 +101,7 @@ class Paying:
         Raises:
             Declined: no money was taken, and never is under this key.
             PaymentClosed: the same, because it took too long.
+            OtherPayment: this key is that of a payment of something else.
             GatewayDidNotAnswer: nobody knows yet; the next try with the same key finds out.
         """
         transact = self._parts.database.transact
@@ -112,17 +118,13 @@ class Paying:
         self, attempt: AsyncAttempt, account_id: str, order: PaymentOrder, purpose: Purpose, session: AsyncSession
     ) -> tuple[Payment, bool]:
         """The row of this payment, and whether it was made just now."""
-        gateway_key = attempt.derive("charge")
-        for number in range(1, MOST_TRIES + 1):
-            known = await session.scalar(select(Payment).where(Payment.gateway_key == gateway_key))
-            if known is None:
-                break
-            is_last = number == MOST_TRIES or not purpose.may_try_again
-            if is_last or known.status != PaymentStatus.DECLINED:
-                return known, False
-            # The gateway says the same again to the same key, so a card that was declined needs another one. At most
-            # one of these keys is ever charged: the next is taken only where the one before it was declined.
-            gateway_key = attempt.derive(f"charge again {number}")
+        newest, gateway_key = await _find_newest(session, attempt)
+        if newest is not None:
+            _check_is_same(newest, order)
+            if not _is_to_be_tried_again(newest, purpose):
+                newest.asked_again = purpose.asked_again
+                await session.flush()
+                return newest, False
         payment = Payment(
             id=f"pay_{gateway_key[:24]}",
             account_id=account_id,
@@ -134,6 +136,7 @@ class Paying:
             refunded=Decimal(0),
             bulk_id=purpose.bulk_id,
             wallet_of=purpose.wallet_of,
+            asked_again=purpose.asked_again,
             created_at=self._parts.settings.clock(),
         )
         session.add(payment)
@@ -152,6 +155,38 @@ class Paying:
             raise GatewayDidNotAnswer(
                 f"No answer for {payment.id}. The same key asks again what became of it."
             ) from error
+
+
+async def _find_newest(session: AsyncSession, attempt: AsyncAttempt) -> tuple[Payment | None, str]:
+    """The newest payment under this key, if there is any, and the gateway's key of the one that would come next.
+
+    The gateway says the same again to the same key, so a card that was declined needs another one. At most one of these
+    keys is ever charged: the next is taken only where the one before it was declined.
+    """
+    newest, gateway_key = None, attempt.derive("charge")
+    for number in count(1):
+        known = await session.scalar(select(Payment).where(Payment.gateway_key == gateway_key))
+        if known is None:
+            break
+        newest, gateway_key = known, attempt.derive(f"charge again {number}")
+    return newest, gateway_key
+
+
+def _check_is_same(known: Payment, order: PaymentOrder) -> None:
+    """Refuse a key that comes with something else when semel has forgotten it: its payment is still here."""
+    if (known.amount, known.customer_id) != (order.amount, order.customer_id):
+        raise OtherPayment(
+            f"Nothing was done: this key made {known.id} before, of another amount or by another customer."
+        )
+
+
+def _is_to_be_tried_again(newest: Payment, purpose: Purpose) -> bool:
+    """Whether it was declined, and somebody has asked for another try since an attempt last had it in hand.
+
+    An attempt that was cut off says nothing about that: whoever goes on for it tells of the decline.
+    """
+    asked = purpose.asked_again
+    return newest.status == PaymentStatus.DECLINED and asked is not None and asked != newest.asked_again
 
 
 async def settle(
@@ -221,6 +256,8 @@ async def find_payment(
     session: AsyncSession, account_id: str, payment_id: str, *, lock: bool = False
 ) -> Payment | None:
     """A payment of this account; those of others are not found."""
+    if not payment_id.isprintable():
+        return None  # the id of nothing, and PostgreSQL would not even look for some
     chosen = select(Payment).where(Payment.id == payment_id, Payment.account_id == account_id)
     if lock:
         chosen = chosen.with_for_update().execution_options(populate_existing=True)

@@ -29,7 +29,7 @@ class Refused(problems.Refused):
         "not-refundable": "So much cannot be given back",
         "insufficient-funds": "The balance is too small",
         "key-missing": "A key is wanted",
-        "key-reused": "This key was used for another file",
+        "key-reused": "This key was used for something else",
         "unknown-format": "The file has a format that is not known",
         "file-too-large": "The file is too large",
         "file-invalid": "Some lines of the file cannot be paid",
@@ -51,6 +51,11 @@ async def read_body(request: Request, kind: type[T]) -> T:
         return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.DecodeError as error:
         raise Refused(400, "malformed", f"Nothing was done. {error}.") from error
+
+
+def reused(what: str) -> Refused:
+    """The key is that of something else, which is kept for longer than semel knows the key."""
+    return Refused(422, "key-reused", f"Nothing was done: this key made another {what} before. Take a new key.")
 
 
 def not_found(what: str) -> Refused:

@@ -19,7 +19,7 @@ from examples.payments.balance import change_balance
 from examples.payments.money import check_amount, show
 from examples.payments.parts import Parts
 from examples.payments.paying import GatewayDidNotAnswer, find_payment
-from examples.payments.problems import Refused, not_found
+from examples.payments.problems import Refused, not_found, reused
 from examples.payments.tables import Payment, PaymentStatus, Refund, RefundStatus
 from semel import AsyncAttempt
 
@@ -32,8 +32,8 @@ class RefundOrder(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_amount(self.amount)
-        if len(self.reason) > 200:
-            raise ValueError("the reason has at most 200 characters")
+        if len(self.reason) > 200 or "\0" in self.reason:
+            raise ValueError("the reason has at most 200 characters, and none of them is NUL")
 
 
 async def refund(
@@ -44,7 +44,8 @@ async def refund(
     await transact(partial(_register, key, account_id, payment_id, order, now=now))
     end = await finish(parts, key)
     if end.status == RefundStatus.REFUSED:
-        raise Refused(409, "not-refundable", "The gateway gives nothing back of this payment; nothing was changed.")
+        detail = "The gateway gives nothing back of this payment; nothing was changed. Take a new key to ask again."
+        raise Refused(409, "not-refundable", detail)
     return {
         "refund_id": end.id,
         "transaction_id": payment_id,
@@ -78,7 +79,10 @@ async def _register(
     payment = await find_payment(session, account_id, payment_id, lock=True)
     if payment is None:
         raise not_found("payment")
-    if await session.scalar(select(Refund.id).where(Refund.gateway_key == key)):
+    known = await session.scalar(select(Refund).where(Refund.gateway_key == key))
+    if known is not None:
+        if (known.amount, known.reason) != (order.amount, order.reason):
+            raise reused("refund")
         return
     left = payment.amount - payment.refunded
     if payment.status != PaymentStatus.SUCCEEDED or order.amount > left:

@@ -58,7 +58,9 @@ async def sweep(parts: Parts) -> Report:
 
 async def _old_payments(parts: Parts) -> list[Payment]:
     before = parts.settings.clock() - parts.settings.ask_after
-    chosen = select(Payment).where(Payment.status.in_(OPEN), Payment.created_at <= before).order_by(Payment.created_at)
+    chosen = select(Payment).where(Payment.status.in_(OPEN), Payment.created_at <= before)
+    # Those of bulks come last: they may stay open for as long as nobody runs them again, and nobody waits behind them.
+    chosen = chosen.order_by(Payment.bulk_id.is_not(None), Payment.created_at)
     async with parts.database.reading() as session:
         return list(await session.scalars(chosen.limit(AT_ONCE)))
 

@@ -59,7 +59,10 @@ class Credential(Base):
 
 
 class Payment(Base):
-    """One payment; the gateway knows it by `gateway_key`. With a `wallet_of` it tops up that customer's balance."""
+    """One payment; the gateway knows it by `gateway_key`. With a `wallet_of` it tops up that customer's balance.
+
+    `asked_again` is when somebody had last asked for another try of it, as the latest attempt at it knew.
+    """
 
     __tablename__ = "payment"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -73,6 +76,7 @@ class Payment(Base):
     receipt: Mapped[str | None] = mapped_column(String(80))
     bulk_id: Mapped[str | None] = mapped_column(String(40))
     wallet_of: Mapped[str | None] = mapped_column(String(80))
+    asked_again: Mapped[datetime | None] = mapped_column(Instant)
     created_at: Mapped[datetime] = mapped_column(Instant)
     processed_at: Mapped[datetime | None] = mapped_column(Instant)
 

@@ -11,6 +11,7 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select, update
@@ -19,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from examples.payments.bulk import open_left
 from examples.payments.bulk_file import BulkLine
 from examples.payments.parts import Parts, opened
-from examples.payments.paying import Declined, Paying, PaymentClosed, PaymentOrder, Purpose
+from examples.payments.paying import Declined, OtherPayment, Paying, PaymentClosed, PaymentOrder, Purpose
 from examples.payments.settings import Settings
 from examples.payments.sweeping import sweep
 from examples.payments.tables import Bulk
@@ -71,8 +72,7 @@ class Worker:
             if not line.amount:
                 raise Skip("nothing to pay")
             order = PaymentOrder(line.amount, line.customer_id, line.payment_method_id)
-            # Somebody asked for it to be tried again, unless an attempt was just cut off: that one goes on.
-            purpose = Purpose(bulk_id=bulk.id, may_try_again=not item.in_doubt)
+            purpose = Purpose(bulk_id=bulk.id, asked_again=await self._when_asked_again(attempt))
             return await self._paying.pay(attempt, bulk.account_id, order, purpose)
 
         status = await batch.run(
@@ -81,13 +81,20 @@ class Worker:
             page=settings.page,
             max_failed=max(MAY_FAIL, batch.total // 4),
             max_attempts=settings.max_attempts,
-            final_errors=(Declined, PaymentClosed),
+            final_errors=(Declined, PaymentClosed, OtherPayment),
             in_doubt="rerun",  # safe, because a rerun finds the row of its payment and asks the gateway by its key
             lease_for=settings.lease_for,
         )
         if status.state not in ("loading", "pending", "running"):
             await self._shut(bulk)
         return status
+
+    async def _when_asked_again(self, attempt: AsyncAttempt) -> datetime | None:
+        """When somebody last asked for a line that had failed to be run again, however they did; None: never."""
+        if attempt.fence == 1:
+            return None  # nobody has had it in hand before, and so it has not failed
+        history = await self._parts.semel.history(attempt.key)
+        return max((entry.started for entry in history if entry.kind == "reopened"), default=None)
 
     async def _look(self) -> None:
         for key in [key for key, task in self._running.items() if task.done()]:

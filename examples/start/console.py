@@ -15,12 +15,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from examples.launching.children import Child
-from examples.launching.launcher import Supervision, start_all
+from examples.launching.launcher import HOST, Supervision, start_all
 from examples.launching.serving import serve
 from examples.start.operations import LATEST_PATH
 from semel import AsyncSemel
@@ -77,7 +79,9 @@ def make_app(stores: Mapping[str, str], links: Mapping[str, Mapping[str, str]]) 
     consoles = [
         Mount(f"/{name}", console_app(semel, user=find_user, links=links.get(name))) for name, semel in engines.items()
     ]
-    return Starlette(routes=[Route(LATEST_PATH, tell_latest), *consoles], lifespan=lifespan)
+    # Else a page of another site, whose name was made to lead here, could ask and act as the administrator.
+    only_here = Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"], www_redirect=False)
+    return Starlette(routes=[Route(LATEST_PATH, tell_latest), *consoles], lifespan=lifespan, middleware=[only_here])
 
 
 async def _summarize(actions: Actions) -> dict[str, Any] | None:

@@ -70,7 +70,10 @@ class SqliteStores:
 
 
 class PostgresqlStores:
-    """A database for each service, all in one private server: when it is stopped, it is stopped for all."""
+    """A database for each service, all in one private server: when it is stopped, it is stopped for all.
+
+    It comes back once the last of those who stopped it lets it.
+    """
 
     name = "PostgreSQL"
     stopped = "The PostgreSQL server was stopped as by a crash"
@@ -79,6 +82,7 @@ class PostgresqlStores:
         self.children: Sequence[Child] = [server]
         self._server = server
         self._url = url
+        self._stopped_by = 0
 
     def url(self, service: str) -> str:
         """Where the database of a service is."""
@@ -87,11 +91,15 @@ class PostgresqlStores:
     @asynccontextmanager
     async def stop(self, service: str) -> AsyncIterator[None]:
         """End the server while the block runs."""
-        self._server.send(signal.SIGUSR1)
+        self._stopped_by += 1
         try:
+            if self._stopped_by == 1:
+                self._server.send(signal.SIGUSR1)
             yield
         finally:
-            self._server.send(signal.SIGUSR2)
+            self._stopped_by -= 1
+            if not self._stopped_by:
+                self._server.send(signal.SIGUSR2)
 
 
 async def start_postgresql(supervision: Supervision, services: Sequence[str]) -> PostgresqlStores:

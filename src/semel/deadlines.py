@@ -2,7 +2,8 @@
 
 - The thread has an event loop and a connection of its own. What burns the processor, or blocks the loop it runs in, is
   not handed to somebody else because of that.
-- A deadline is extended for no longer than the lease of the work is renewed: what is wedged comes free.
+- A deadline is extended for no longer than the lease of the work is renewed: what is wedged comes free. So does what
+  waits for its turn, once nothing has begun for so long.
 - Whatever keeps it from extending them is tried again as often as they are extended: a token that could not be fetched
   once does not end it.
 """
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 log = logging.getLogger("semel.deadlines")
@@ -25,15 +27,25 @@ _TRIED_AGAIN_AFTER: Final = 0.25
 Extend = Callable[[Sequence[Any]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Since when something is held; `behind` is what has to be settled before its handler may run."""
+
+    since: float
+    is_begun: bool = False
+    behind: Any = None
+
+
 class Deadlines:
     """The messages or tasks of one listener that are not settled yet.
 
     Args:
         connect: opens, in the thread, what extends the deadlines of a list of them.
         every: seconds between two extensions.
-        longest: seconds that a handler may run.
+        longest: seconds that a handler may run, and that what waits may wait for the next one to begin.
         on_demand: the thread begins with the first that is held and ends by itself when none was for so long as is
             between two extensions; for listeners that nobody starts or stops.
+        clock: seconds that only go forward.
     """
 
     def __init__(
@@ -43,11 +55,14 @@ class Deadlines:
         every: float,
         longest: float,
         on_demand: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connect = connect
         self._every = every
         self._longest = longest
-        self._held: dict[Any, float | None] = {}
+        self._clock = clock
+        self._held: dict[Any, _Turn] = {}
+        self._last_began = clock()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -63,10 +78,15 @@ class Deadlines:
         """Begin."""
         self._thread.start()
 
-    def hold(self, token: Any) -> None:
-        """Extend its deadline from now on."""
+    def hold(self, token: Any, *, behind: Any = None) -> None:
+        """Extend its deadline from now on, while it waits for its turn.
+
+        Args:
+            token: what waits.
+            behind: what it must not overtake: as long as that is held, both are extended or none is.
+        """
         with self._lock:
-            self._held[token] = None
+            self._held[token] = _Turn(self._clock(), behind=behind)
             if self._on_demand and not self._is_begun:
                 self._is_begun = True
                 self._thread = self._make_thread()
@@ -85,13 +105,18 @@ class Deadlines:
     def begin(self, token: Any) -> None:
         """Its handler runs: extend it for so long and no longer."""
         with self._lock:
+            self._last_began = self._clock()
             if token in self._held:
-                self._held[token] = time.monotonic() + self._longest
+                self._held[token] = _Turn(self._last_began, is_begun=True)
 
     def release(self, token: Any) -> None:
         """Extend it no longer."""
         with self._lock:
             self._held.pop(token, None)
+
+    def is_over(self, token: Any) -> bool:
+        """Whether it is held and extended no longer, because its handler, or what it waits for, takes too long."""
+        return token in self._held and token not in self._due()
 
     async def stop(self) -> None:
         """End the thread and wait for it."""
@@ -145,6 +170,12 @@ class Deadlines:
             return False
 
     def _due(self) -> list[Any]:
-        now = time.monotonic()
+        now = self._clock()
+        due: dict[Any, None] = {}
         with self._lock:
-            return [token for token, until in self._held.items() if until is None or now < until]
+            # In the order in which they were held, so that what one is behind of was looked at before it.
+            for token, turn in self._held.items():
+                since = turn.since if turn.is_begun else max(turn.since, self._last_began)
+                if turn.behind in due if turn.behind in self._held else now < since + self._longest:
+                    due[token] = None
+        return list(due)

@@ -92,3 +92,27 @@ async def test_what_is_no_event_is_refused(client: httpx.AsyncClient, body: byte
 async def test_faults_that_are_not_there_are_refused(client: httpx.AsyncClient) -> None:
     assert (await client.post("/faults", json={"delay": 0})).status_code == 200
     assert (await client.post("/faults", json={"explode": 1})).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("type_", "data"),
+    [
+        ("asset.energy_metered", '{"kwh": 1e308}'),
+        ("asset.energy_metered", '{"kwh": -1}'),
+        ("asset.state_changed", '{"state": "idle", "load_kw": 1e308, "version": 1}'),
+        ("asset.state_changed", '{"state": "idle", "load_kw": 1, "version": 1e30}'),
+        ("asset.state_changed", '{"state": "idle", "load_kw": 1, "version": 9223372036854775808}'),
+        ("asset.registered", '{"facility": "n", "type": "pump", "capacity_kw": -1}'),
+        ("asset.capacity_changed", '{"capacity_kw": 1e308, "expected": 1}'),
+    ],
+)
+async def test_an_amount_that_no_asset_has_is_kept_as_a_dead_letter_and_changes_nothing(
+    client: httpx.AsyncClient, type_: str, data: str
+) -> None:
+    pump = await _register(client)
+    before = await _find(client, pump)
+    for number in range(2):
+        envelope = f'"specversion": "1.0", "id": "e-{number}", "source": "/s", "subject": "{pump}", "type": "{type_}"'
+        answer = await client.post("/events", content=f'{{{envelope}, "data": {data}}}')
+        assert answer.status_code == 422, answer.text
+    assert await _find(client, pump) == before

@@ -13,7 +13,7 @@ from semel import AsyncSemel, Semel
 from semel.batch import Batches, Item, Skip, item
 from semel.batch.engines.celery import batch_task, dispatch
 from semel.batch.engines.single import SyncSingleRunner
-from semel.errors import StoreUnavailable, TryLater, UsageError
+from semel.errors import KeyReused, RecordNotFound, SemelError, StoreUnavailable, TryLater, UsageError
 from tests.batch.test_item import Died, die
 
 
@@ -70,6 +70,21 @@ def test_what_fails_or_is_skipped_does_not_keep_the_others_of_a_chunk_from_runni
     assert shop.task("b", ["i0", "i1", "i2"]) == 3
     status = shop.batch.status()
     assert (status.completed, status.failed, status.skipped) == (1, 1, 1)
+
+
+def test_an_item_whose_key_was_used_for_something_else_fails_alone(shop: Shop) -> None:
+    shop.semel.run(("b", "i1"), lambda: "other", operation="pay", fingerprint={"other": 1})
+    assert shop.task("b", ["i0", "i1", "i2"]) == 3
+    status = shop.batch.status()
+    assert (status.completed, status.failed, shop.ran) == (2, 1, ["i0", "i2"])
+
+
+@pytest.mark.parametrize("kind", [KeyReused, RecordNotFound, UsageError, TryLater, StoreUnavailable])
+def test_an_error_of_semel_that_the_function_raised_ends_its_item_alone(shop: Shop, kind: type[SemelError]) -> None:
+    shop.errors = {"i1": kind("of another call")}
+    assert shop.task("b", ["i0", "i1", "i2"]) == 3
+    status = shop.batch.status()
+    assert (status.completed, status.failed) == (2, 1)
 
 
 def test_an_item_that_may_be_tried_again_is_left_and_the_others_are_not(shop: Shop) -> None:

@@ -179,11 +179,22 @@ async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(
     assert [result.position for result in failed] == list(range(13, 23, 2))
     with pytest.raises(UsageError, match="status is one of"):
         await desk.results(batch, status="nonsense")
+    with pytest.raises(UsageError, match="after is the position of an item"):
+        await desk.results(batch, after="x")
 
 
 async def test_results_are_there_before_the_end(desk: Desk) -> None:
     batch = await desk.start(2)
     assert [(result.status, result.attempts) for result in await desk.results(batch)] == [("pending", 0)] * 2
+
+
+async def test_a_value_that_was_not_kept_is_told_with_why(desk: Desk) -> None:
+    batch = await desk.start(1)
+    await desk.run(batch, lambda _item: "x" * 100, max_result=10)
+    (result,) = await desk.results(batch)
+    assert (result.status, result.value) == ("completed", None)
+    assert result.error is not None
+    assert result.error.type == "semel.errors.ResultNotKept"
 
 
 async def test_values_are_read_as_a_type(desk: Desk) -> None:
@@ -236,6 +247,48 @@ async def test_status_tells_rate_and_how_long_the_rest_takes(desk: Desk) -> None
     assert status.updated > status.started
 
 
+async def run_slowly(desk: Desk, batch: Any, count: int) -> None:
+    """Run so many items, of half a minute each, of one long page; the last one fails, which pauses the batch."""
+    last = len(desk.ran) + count
+
+    def work(_item: Item) -> None:
+        desk.clock.advance(30)
+        if len(desk.ran) == last:
+            raise Declined("stop")
+
+    await desk.run(batch, work, concurrency=1, page=100, max_failed=0)
+    await desk.do(batch.resume)
+
+
+async def test_nobody_is_told_a_rate_at_a_first_look_at_long_pages(desk: Desk) -> None:
+    batch = await desk.start(100)
+    await run_slowly(desk, batch, 20)
+    found = await desk.do(lambda: desk.batches(semel=desk.engine()).get("b"))
+    status = await desk.do(found.status)
+    assert (status.remaining, status.rate, status.eta) == (80, None, None)
+
+
+async def test_a_second_look_tells_what_ended_since_the_first(desk: Desk) -> None:
+    batch = await desk.start(100)
+    await run_slowly(desk, batch, 20)
+    await run_slowly(desk, batch, 2)
+    status = await desk.do(batch.status)
+    assert status.rate == pytest.approx(2 / 60)
+    assert status.eta is not None
+    assert status.eta.total_seconds() == pytest.approx(78 * 30)
+
+
+async def test_many_quick_pages_tell_a_rate_at_the_first_look(desk: Desk) -> None:
+    batch = await desk.start(100)
+
+    def tick(_item: Item) -> None:
+        desk.clock.advance(1)
+
+    await desk.run(batch, tick, concurrency=1, page=5)
+    found = await desk.do(lambda: desk.batches(semel=desk.engine()).get("b"))
+    assert (await desk.do(found.status)).rate == pytest.approx(1, rel=0.1)
+
+
 async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> None:
     batch = await desk.start(7, keep_for=timedelta(days=2))
     await desk.run(batch)
@@ -279,6 +332,22 @@ async def test_an_id_may_be_begun_anew_though_other_batches_have_expired_as_well
     desk.clock.advance(timedelta(days=3))
     again = await desk.start(2, id="c", items=[{"id": "other"}, {"id": "ones"}])
     assert (await desk.run(again)).completed == 2
+
+
+async def test_a_batch_that_has_expired_does_not_act_on_the_next_one_of_its_id(desk: Desk) -> None:
+    old = await desk.start(1, keep_for=0)
+    await desk.run(old)
+    desk.clock.advance(1)
+    new = await desk.start(2, items=[{"id": "x", "n": 1}, {"id": "y", "n": 3}])
+    await desk.run(new, decline_odd)
+    for act in (old.status, lambda: old.retry("failed"), lambda: old.run(desk.handler())):
+        with pytest.raises(RecordNotFound):
+            await desk.do(act)
+    for change in (old.pause, old.resume, old.cancel):
+        with pytest.raises(UsageError, match="is gone"):
+            await desk.do(change)
+    assert (await desk.do(new.status)).failed == 1
+    assert await desk.results(old) == []
 
 
 @pytest.mark.parametrize("in_doubt", ["rerun", "hold"])

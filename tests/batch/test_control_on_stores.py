@@ -19,6 +19,10 @@ from tests.batch.test_control import (
     test_an_id_may_be_begun_anew_though_other_batches_have_expired_as_well,
     test_nothing_of_a_cancelled_batch_waits_for_a_person_once_it_has_expired,
 )
+from tests.batch.test_doubts import (
+    test_a_batch_expires_once_its_doubts_are_resolved,
+    test_a_run_runs_what_did_not_happen,
+)
 from tests.batch.test_loading import (
     test_a_load_that_was_given_up_goes_by_itself,
     test_an_input_that_is_refused_leaves_no_batch,
@@ -31,9 +35,11 @@ from tests.batch.test_together import (
 from tests.servers.records import emptied
 
 __all__ = [
+    "test_a_batch_expires_once_its_doubts_are_resolved",
     "test_a_batch_that_was_cancelled_and_has_expired_does_not_stop_the_next_one_of_its_id",
     "test_a_batch_that_was_paused_for_long_goes_on_and_repeats_nothing",
     "test_a_load_that_was_given_up_goes_by_itself",
+    "test_a_run_runs_what_did_not_happen",
     "test_an_id_may_be_begun_anew_though_other_batches_have_expired_as_well",
     "test_an_input_that_is_refused_leaves_no_batch",
     "test_failures_of_all_processes_count_for_max_failed",

@@ -17,9 +17,12 @@ from semel.batch import Batch, Batches, Skip, item
 from semel.batch.batches import parts_of
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.engines.single import AsyncSingleRunner, SyncSingleRunner
-from semel.core.batch.values import item_key
-from semel.core.operations import Complete
-from semel.errors import FailedBefore, InDoubt, InProgress, RecordNotFound, TryLater, UsageError
+from semel.core.batch.values import KEPT_US, item_key
+from semel.core.fingerprint import Digest
+from semel.core.operations import Claim, Complete, Terms
+from semel.core.record import NOTHING
+from semel.engine.engine import engine_of
+from semel.errors import FailedBefore, InDoubt, InProgress, KeyReused, RecordNotFound, TryLater, UsageError
 from semel.testing.contract.topics.erasing import VALUE
 from tests.batch.desk import Desk
 from tests.batch.leaving import begin, leave_behind, perform
@@ -39,6 +42,12 @@ def decide(desk: Desk, batch: Batch[Any]) -> Any:
     """Decide that a batch is committed by page."""
     engine, stored, _ = parts_of(batch)
     return (sync_decide_commit if desk.kind == "sync" else async_decide_commit)(engine, stored, "page")
+
+
+def claim_of_another(desk: Desk) -> Claim:
+    """A claim of the key of the item i0 by something that is not this item."""
+    taken = engine_of(desk.semel).fingerprints.take(Digest(b"something else".ljust(32)))
+    return Claim(item_key("", "pay", "b", "i0"), taken, b"n" * 16, Terms(30_000_000, KEPT_US, "rerun", 0), NOTHING)
 
 
 async def run_item(desk: Desk, batch: Batch[Any], id_: str, work: Any = None, **settings: Any) -> Any:
@@ -203,6 +212,26 @@ async def test_a_record_that_a_person_resolved_is_what_the_item_gives(desk: Desk
     assert await run_item(desk, batch, "i0", in_doubt="hold") == "paid"
     status = await desk.do(batch.status)
     assert (status.completed, status.in_doubt) == (1, 0)
+
+
+async def test_an_item_whose_key_was_used_for_something_else_is_counted_as_failed(desk: Desk) -> None:
+    batch = await desk.start(2)
+    await perform(desk, claim_of_another(desk))
+    with pytest.raises(KeyReused):
+        await run_item(desk, batch, "i0")
+    await run_item(desk, batch, "i1")
+    status = await desk.do(batch.status)
+    assert (status.state, status.completed, status.failed) == ("completed", 1, 1)
+
+
+async def test_an_item_never_gives_what_something_else_left_under_its_key(desk: Desk) -> None:
+    batch = await desk.start(1)
+    claimed = await perform(desk, claim_of_another(desk))
+    await perform(desk, Complete(claimed.lease, b"\x05"))
+    for _ in range(2):
+        with pytest.raises(KeyReused):
+            await run_item(desk, batch, "i0")
+    assert (await desk.do(batch.status)).failed == 1
 
 
 async def test_a_page_that_a_crash_left_is_finished_by_whoever_asks_next(

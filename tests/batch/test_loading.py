@@ -16,6 +16,7 @@ import pytest
 from semel import AsyncSemel, Semel
 from semel.batch import Batch, BatchChanged, Batches, BatchInvalid, Item
 from semel.batch import sources as batch_sources
+from semel.engine.engine import engine_of
 from semel.errors import KeyInvalid, UsageError
 from tests.batch.desk import Desk
 
@@ -176,6 +177,21 @@ async def test_a_load_that_was_given_up_can_be_cancelled(desk: Desk) -> None:
     assert (await desk.do(lambda: batch.cancel("the file is gone"))).state == "cancelled"
     with pytest.raises(BatchChanged):
         await desk.start(5)
+
+
+async def test_whoever_loads_a_batch_that_is_cancelled_meanwhile_is_told_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    other = Semel(engine_of(desk.semel).store)
+
+    def cancel_in_the_middle() -> Iterator[Any]:
+        yield from items_of(5)
+        Batches(other).get("b").cancel("another file")
+        yield from items_of(9)[5:]
+
+    with pytest.raises(UsageError, match=r"was cancelled while it was loaded \(another file\)"):
+        await desk.start(items=cancel_in_the_middle())
 
 
 async def test_a_load_that_was_given_up_goes_by_itself(desk: Desk) -> None:
@@ -366,6 +382,76 @@ async def test_a_file_of_another_kind_is_refused(desk: Desk, tmp_path: Path) -> 
 async def test_a_batch_needs_an_id_that_can_be_one(desk: Desk) -> None:
     with pytest.raises(KeyInvalid):
         await desk.start(1, id="")
+
+
+@pytest.mark.parametrize("id_", [("a", "b"), 5, None])
+async def test_a_batch_is_named_by_a_text_alone(desk: Desk, id_: Any) -> None:
+    with pytest.raises(KeyInvalid, match="named by a text"):
+        await desk.start(1, id=id_)
+    with pytest.raises(KeyInvalid, match="named by a text"):
+        await desk.do(lambda: desk.batches().get(id_))
+
+
+def no_batch_source(_path: Path) -> Any:
+    return 7
+
+
+def missing_file(path: Path) -> Any:
+    return path / "missing.csv"
+
+
+def folder(path: Path) -> Any:
+    (path / "folder.csv").mkdir()
+    return path / "folder.csv"
+
+
+def broken(_path: Path) -> Any:
+    yield from ()
+    raise ConnectionError("the source is gone")
+
+
+@pytest.mark.parametrize("make", [no_batch_source, missing_file, folder, broken])
+async def test_a_source_that_gives_nothing_leaves_no_batch(desk: Desk, tmp_path: Path, make: Any) -> None:
+    with pytest.raises(ConnectionError if make is broken else UsageError):
+        await desk.start(items=make(tmp_path))
+    assert await desk.listed(desk.batches()) == []
+
+
+async def test_what_has_to_be_awaited_leaves_no_batch_where_it_cannot(desk: Desk) -> None:
+    async def items() -> AsyncIterator[Any]:
+        yield {"id": "i0"}
+
+    if desk.kind == "sync":
+        with pytest.raises(UsageError, match="have to be awaited"):
+            await desk.start(items=items())
+        assert await desk.listed(desk.batches()) == []
+
+
+async def test_whatever_about_raises_is_named_with_its_item(desk: Desk) -> None:
+    with pytest.raises(BatchInvalid) as refused:
+        await desk.start(items=[{"id": "a", "who": "ann"}, {"id": "b"}], about=lambda item: {"subject": item["who"]})
+    assert refused.value.problems == ((1, "about= raised KeyError: 'who'"),)
+    assert await desk.listed(desk.batches()) == []
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_a_number_that_json_does_not_have_is_refused(desk: Desk, number: float) -> None:
+    with pytest.raises(BatchInvalid, match="cannot be kept as JSON"):
+        await desk.start(items=[{"id": "a", "rows": [{"amount": number}]}])
+
+
+async def test_nothing_is_loaded_as_nothing(desk: Desk) -> None:
+    batch = await desk.start(items=[{"id": "a", "amount": None}])
+    seen: list[Any] = []
+    await desk.run(batch, lambda item: seen.append(item.data))
+    assert seen == [{"amount": None, "id": "a"}]
+
+
+@pytest.mark.parametrize("metadata", [object(), {"x": float("nan")}])
+async def test_metadata_that_has_no_json_is_refused(desk: Desk, metadata: Any) -> None:
+    with pytest.raises(UsageError, match="metadata= cannot be kept as JSON"):
+        await desk.start(1, metadata=metadata)
+    assert await desk.listed(desk.batches()) == []
 
 
 @pytest.mark.parametrize("make", [Semel, AsyncSemel])

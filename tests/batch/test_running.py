@@ -122,6 +122,7 @@ async def test_a_session_without_a_transaction_is_refused(desk: Desk) -> None:
         {"when_running": "wait"},
         {"keep_for": 1},
         {"nonsense": 1},
+        {"wait": "x"},
     ],
     ids=str,
 )
@@ -130,6 +131,19 @@ async def test_a_setting_that_makes_no_sense_is_refused(desk: Desk, settings: di
     with pytest.raises(UsageError):
         await desk.run(batch, **settings)
     assert desk.ran == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [({"keep_for": 1}, "give keep_for to start"), ({"wait_for": 1}, "the batch goes on with the others")],
+    ids=str,
+)
+async def test_a_setting_that_belongs_elsewhere_is_refused_with_its_place(
+    desk: Desk, settings: dict[str, Any], hint: str
+) -> None:
+    batch = await desk.start(1)
+    with pytest.raises(UsageError, match=hint):
+        await desk.run(batch, **settings)
 
 
 async def test_an_error_fails_its_item_and_the_others_go_on(desk: Desk) -> None:
@@ -235,6 +249,29 @@ async def test_what_a_dead_process_finished_is_not_run_again(desk: Desk) -> None
     status = await desk.run(batch, lambda item: seen.append((item.id, item.number, item.in_doubt)))
     assert status.completed == 3
     assert sorted(seen) == [("i1", 2, True), ("i2", 1, False)]
+
+
+async def test_an_attempt_whose_process_died_counts_when_the_next_one_fails(desk: Desk) -> None:
+    def work(item: Item) -> None:
+        seen.append((item.id, item.number))
+        raise Declined("no")
+
+    seen: list[tuple[str, int]] = []
+    batch = await desk.start(2)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1))
+    desk.clock.advance(31)
+    assert (await desk.run(batch, work, max_attempts=2)).failed == 2
+    assert sorted(seen) == [("i0", 2), ("i1", 1), ("i1", 2)]
+
+
+async def test_an_attempt_whose_process_died_fails_no_item(desk: Desk) -> None:
+    batch = await desk.start(2)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1))
+    desk.clock.advance(31)
+    status = await desk.run(batch, max_attempts=1)
+    assert (status.completed, status.failed) == (2, 0)
 
 
 async def test_what_a_dead_process_left_is_held_under_hold(desk: Desk) -> None:

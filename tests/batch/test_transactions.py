@@ -5,6 +5,7 @@ What always holds: the effects that are counted are those of the items that are 
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from semel import Semel
 from semel.batch import Batches, BatchStatus, Item, Skip, async_runner, sync_runner
 from semel.batch.batches import stoppable
 from semel.engine import context
-from semel.errors import UsageError
+from semel.errors import KeyReused, RecordNotFound, UsageError
 from semel.stores.urls import store_from_url
 from tests.batch.desk import Desk
 from tests.events.test_transactions import COUNT, LIBRARIES, TABLE, Begin, Library
@@ -123,6 +124,51 @@ async def test_what_fails_leaves_no_effect_and_the_others_theirs(office: Office,
     assert await office.desk.do(lambda: batch.retry("failed")) == 1
     assert (await office.run(batch, commit=commit)).completed == 9
     assert office.count_effects() == 9
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_a_cancellation_inside_a_handler_leaves_no_effect_and_the_others_theirs(
+    office: Office, commit: str
+) -> None:
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise asyncio.CancelledError
+
+    batch = await office.desk.start(10)
+    status = await office.run(batch, work, commit=commit)
+    assert (status.state, status.completed, status.failed, office.count_effects()) == ("completed", 9, 1, 9)
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_what_ends_the_run_leaves_no_effect_of_its_item_and_the_rest_to_others(
+    office: Office, commit: str
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise Ended
+
+    batch = await office.desk.start(10)
+    with pytest.raises(Ended):
+        await office.run(batch, work, commit=commit)
+    status = await office.run(batch, commit=commit, wait=False)
+    assert (status.state, status.completed, office.count_effects()) == ("completed", 10, 10)
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+@pytest.mark.parametrize("kind", [KeyReused, RecordNotFound, UsageError])
+async def test_a_refusal_by_semel_that_a_handler_meets_fails_its_item_alone(
+    office: Office, commit: str, kind: type[UsageError]
+) -> None:
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise kind("of a call inside the handler")
+
+    batch = await office.desk.start(10)
+    status = await office.run(batch, work, commit=commit)
+    assert (status.state, status.completed, status.failed, office.count_effects()) == ("completed", 9, 1, 9)
 
 
 @pytest.mark.parametrize("commit", ["item", "page"])

@@ -30,6 +30,7 @@ class Service:
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {"TABLE_NAME": "assets"}
+        self.longest = 5
         self.mappings: list[dict[str, Any]] = []
         service = self
 
@@ -52,7 +53,11 @@ class Service:
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         if path.startswith("/2015-03-31/functions/assets/configuration"):
-            return 200, {"FunctionName": "assets", "Timeout": 5, "Environment": {"Variables": self.variables}}
+            return 200, {
+                "FunctionName": "assets",
+                "Timeout": self.longest,
+                "Environment": {"Variables": self.variables},
+            }
         if path.startswith("/2015-03-31/event-source-mappings"):
             return 200, {"EventSourceMappings": self.mappings}
         return 404, {"Message": "Function not found"}
@@ -132,6 +137,16 @@ def test_what_the_handler_does_not_take_has_to_be_fixed(service: Service, ask: A
     service.triggered_by(f"arn:aws:dynamodb:{REGION}:000000000000:table/assets/stream/1", **REPORTS)
     code, found = ask()
     assert (code, found["triggers"]["verdict"]) == (1, "fix")
+
+
+@pytest.mark.parametrize(("longest", "verdict"), [(2, "fix"), (3, "ok")])
+def test_a_function_without_time_for_a_second_record_has_to_be_fixed(
+    service: Service, ask: Ask, longest: int, verdict: str
+) -> None:
+    service.longest = longest
+    service.triggered_by(STREAM, MaximumRetryAttempts=-1, **REPORTS)
+    code, found = ask()
+    assert (code, found["function"]["verdict"]) == (verdict == "fix", verdict)
 
 
 def test_what_is_not_set_is_noted(service: Service, ask: Ask) -> None:

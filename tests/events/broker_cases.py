@@ -423,5 +423,27 @@ class BrokerCases:
         raise NotImplementedError
 
 
+class AskingBrokerCases(BrokerCases):
+    """Also those of brokers that give messages only to who asks for them."""
+
+    async def test_what_waits_behind_a_wedged_handler_goes_to_others(self, bench: Bench) -> None:
+        store, ledger = MemoryStore(), Ledger()
+        entered, may_end = asyncio.Event(), asyncio.Event()
+        second = timedelta(seconds=1)
+        wedged: Consumer[AsyncSemel] = Consumer(AsyncSemel(store), "billing", max_runtime=second, lease_for=second)
+
+        @wedged.on("registered")
+        async def registered() -> None:
+            entered.set()
+            await may_end.wait()
+
+        await publish(bench, *(an_event(number) for number in range(6)))
+        async with bench.listen(wedged, concurrency=1, prefetch=8):
+            await asyncio.wait_for(entered.wait(), LONG)
+            async with bench.listen(a_consumer(AsyncSemel(store), ledger)):
+                await ledger.has(5)
+            may_end.set()
+
+
 async def is_empty(bench: Bench) -> bool:
     return await bench.unsettled() == 0

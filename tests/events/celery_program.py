@@ -12,6 +12,7 @@ import os
 import secrets
 import signal
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any, Final
 
 import redis
@@ -19,6 +20,18 @@ from celery import Celery, signals
 from celery.exceptions import Ignore, Reject
 
 from semel import Attempt, Semel
+from semel.errors import (
+    InDoubt,
+    LeaseLost,
+    RecordUnreadable,
+    ResultNotKept,
+    SchemaOutdated,
+    SemelError,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TooManyHandlers,
+    TransactionAborted,
+)
 from semel.events.brokers.celery import once_task
 
 PATIENCE: Final = 240
@@ -42,6 +55,24 @@ class Settings:
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
+
+
+SOON: Final = timedelta(milliseconds=200)
+SENT_AGAIN: Final[dict[str, SemelError]] = {
+    "TooManyHandlers": TooManyHandlers("too many", retry_after=SOON),
+    "StoreUnavailable": StoreUnavailable("no answer", retry_after=SOON),
+    "StoreMisconfigured": StoreMisconfigured("wrong password", retry_after=SOON),
+    "TransactionAborted": TransactionAborted("gone", retry_after=SOON),
+    "InDoubt with retry_after": InDoubt("the hook may be asked later", reference="ab", retry_after=SOON),
+    "LeaseLost": LeaseLost("taken over"),
+}
+"""How a call of semel may end after which a task is sent again, by the rows of the reference."""
+FAILED: Final[dict[str, SemelError]] = {
+    "ResultNotKept": ResultNotKept("too large"),
+    "RecordUnreadable": RecordUnreadable("newer"),
+    "SchemaOutdated": SchemaOutdated("older"),
+}
+"""And after which it has failed."""
 
 
 class Declined(Exception):
@@ -181,6 +212,12 @@ class Application:
         def rejected(name: str) -> str:
             if self.note("entered", name, "") == 1:
                 raise Reject("not here", requeue=True)
+            return "done"
+
+        @once_task(app, semel, shared=False, key="name", operation="meets", name="meets", lease_for=LEASE)
+        def meets(name: str, row: str) -> str:
+            if self.note("entered", name, "") == 1:
+                raise {**SENT_AGAIN, **FAILED}[row]
             return "done"
 
     def _make_tasks_that_are_cut_off(self) -> None:

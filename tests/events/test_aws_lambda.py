@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import msgspec
 import pytest
+from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from semel import AsyncSemel, Semel
 from semel.core.operations import Operation, Renew
@@ -291,6 +292,63 @@ def test_a_right_that_is_missing_leaves_the_message_to_its_queue(
     assert "come again when its time-out ends" in caplog.text
 
 
+class Unreachable(Sqs):
+    """A service that nothing leads to."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error: Exception | None = error
+        self.asked = 0
+
+    def get_queue_url(self, **asked: str) -> dict[str, str]:
+        self._answer()
+        return super().get_queue_url(**asked)
+
+    def change_message_visibility_batch(self, **asked: Any) -> dict[str, Any]:
+        self._answer()
+        return super().change_message_visibility_batch(**asked)
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+
+
+unreached = pytest.mark.parametrize(
+    "error", [ConnectTimeoutError(endpoint_url="https://sqs"), EndpointConnectionError(endpoint_url="https://sqs")]
+)
+
+
+@unreached
+def test_a_service_that_was_never_reached_is_asked_once_per_process(world: World, error: Exception) -> None:
+    world.broken = {"e-1"}
+    sqs = Unreachable(error)
+    handler = world.handler(sqs=sqs)
+    for _ in range(3):
+        assert failures(handler(batch(sqs_record(an_event())))) == ["m-1"]
+    assert sqs.asked == 1
+
+
+@unreached
+def test_a_service_that_was_reached_before_is_asked_again(world: World, error: Exception) -> None:
+    world.broken = {"e-1"}
+    sqs = Unreachable(error)
+    handler = world.handler(sqs=sqs)
+    for fault in (None, error, None):
+        sqs.error = fault
+        sqs.delays.clear()
+        handler(batch(sqs_record(an_event())))
+    assert sqs.delays == {"r-1": 7}
+
+
+def test_without_the_time_for_it_no_message_is_delayed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.broken = {"e-1"}
+    handler = world.handler()
+    assert failures(handler(batch(sqs_record(an_event())), Context(left=1200))) == ["m-1"]
+    assert (world.sqs.delays, world.sqs.looked_up) == ({}, [])
+    assert "too little of the invocation is left" in caplog.text
+
+
 def test_a_failure_stops_its_group_and_no_other(world: World) -> None:
     world.broken = {"e-1"}
     groups = ["a", "b", "a", "b"]
@@ -356,6 +414,31 @@ def test_near_the_end_no_further_record_is_begun(world: World) -> None:
     assert world.sqs.delays == {}
 
 
+def test_the_first_record_is_begun_however_little_time_is_left(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    handler = world.handler(stop_before=2)
+    records = [sqs_record(an_event(n), n) for n in (1, 2)]
+    assert failures(handler(batch(*records), Context(left=1900))) == ["m-2"]
+    assert world.ran == ["e-1"]
+    assert "1 of 2 records were not begun" in caplog.text
+
+
+def test_what_making_the_consumer_takes_is_no_time_for_a_lease(world: World) -> None:
+    context, leases = Context(left=12_000), []
+
+    def look(event: Event) -> None:
+        record = world.semel.read((event.source, event.id), operation="event:billing")
+        assert record is not None
+        assert record.lease_until is not None
+        leases.append((record.lease_until - record.started_at).total_seconds())
+
+    def make() -> Consumer[Semel]:
+        context.left -= 5000
+        return world.consumer(look)
+
+    world.handler(make)(batch(sqs_record(an_event())), context)
+    assert leases == [7.0]
+
+
 def test_no_lease_outlives_the_invocation(world: World) -> None:
     leases: list[float] = []
 
@@ -418,6 +501,29 @@ def test_a_dead_letter_that_could_not_be_passed_on_comes_again(world: World) -> 
     assert failures(handler(batch(sqs_record(an_event())))) == []
 
 
+@pytest.mark.parametrize("kind", [Semel, AsyncSemel])
+def test_a_dead_letter_is_passed_on_by_a_coroutine(world: World, kind: type[Any]) -> None:
+    consumer: Any = Consumer(kind(world.store, clock=world.clock), "billing", unknown="dead_letter")
+    passed = list[str]()
+
+    async def pass_on(record: Any, _disposition: Any) -> None:
+        passed.append(record["messageId"])
+
+    handler = world.handler(consumer, pass_on=pass_on)
+    assert failures(handler(batch(sqs_record(an_event())))) == []
+    assert passed == ["m-1"]
+    handler.close()
+
+
+def test_a_dead_letter_that_a_coroutine_could_not_pass_on_comes_again(world: World) -> None:
+    async def pass_on(_record: Any, _disposition: Any) -> None:
+        raise ConnectionError("no")
+
+    handler = world.handler(world.consumer(reject, final_errors=(Declined,)), pass_on=pass_on)
+    assert failures(handler(batch(sqs_record(an_event())))) == ["m-1"]
+    handler.close()
+
+
 def test_what_is_no_event_is_a_dead_letter_with_its_bytes(world: World) -> None:
     consumer = world.consumer()
     assert failures(world.handler(consumer)(batch(sqs_record("{}"), kinesis_record(b"\xff\xfe", 2)))) == []
@@ -457,6 +563,20 @@ def test_in_a_queue_an_envelope_without_a_named_id_means_what_it_means_to_every_
         Event.from_headers(headers, body)  # what `sqs.listen` makes of it
     (letter,) = consumer.dead_letters()  # of the same bytes
     assert (letter.reason, world.ran) == ("invalid", [])
+
+
+def test_an_event_has_its_own_id_for_every_listener_whatever_path_is_named(world: World) -> None:
+    event = an_event(number=1)
+    whole = event.to_json().decode()
+    envelope = eventbridge(msgspec.json.decode(whole))
+    seen: list[Event] = []
+    handler = world.handler(world.consumer(seen.append), id="capacity_kw", subject="source")
+    texts = [whole, msgspec.json.encode(envelope).decode()]
+    handler(batch(sqs_record(texts[0], 1), sqs_record(texts[1], 2), kinesis_record(texts[1].encode(), 3)))
+    handler(envelope)
+    assert seen == [event]
+    reader = MessageReader("capacity_kw", "source")
+    assert [Event.from_headers(*reader.read({"Body": text})) for text in texts] == [event, event]
 
 
 def test_the_subject_of_an_event_of_eventbridge_is_found_where_it_is_named(world: World) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from celery import Celery, chain, signals
+from celery import Celery, chain, current_app, signals
 from celery._state import _task_stack
 from celery.exceptions import Ignore, Reject, Retry
 from kombu.exceptions import OperationalError
@@ -293,6 +293,16 @@ class TestWhatOnceIsGiven:
 
         assert task.delay(name="n", cents=3).get() == "n 3"
 
+    @pytest.mark.parametrize("name", ["task", "args", "kwargs", "request", "app"])
+    @pytest.mark.parametrize("bind", [True, False])
+    def test_a_parameter_may_have_any_name(self, eager: Celery, semel: Semel, *, bind: bool, name: str) -> None:
+        made: dict[str, Any] = {}
+        parameters = f"self, order_id, {name}" if bind else f"order_id, {name}"
+        exec(f"def charge({parameters}): return [order_id, {name}]", made)  # noqa: S102 - a name for each row
+        task = once_task(eager, semel, shared=False, key="order_id", name="charge", bind=bind)(made["charge"])
+        assert task.delay(order_id="o-1", **{name: "x"}).get() == ["o-1", "x"]
+        assert task("o-2", **{name: "x"}) == ["o-2", "x"]
+
 
 class TestEager:
     def test_the_body_runs_once(self, eager: Celery, semel: Semel) -> None:
@@ -572,6 +582,19 @@ class TestStartOfAWorker:
         app.conf.task_annotations = {"raising": {option: False}}
         raising(app, semel, ValueError())
         with pytest.raises(SystemExit, match=f"task_annotations set {option} of raising to False"):
+            signals.worker_init.send(sender=Worker(app=app))
+
+    def test_a_task_of_the_current_application_is_looked_at_when_a_worker_of_that_starts(
+        self, app: Celery, semel: Semel
+    ) -> None:
+        app.conf.task_annotations = {"raising": {"acks_late": False}}
+        before = current_app._get_current_object()
+        app.set_current()
+        try:
+            raising(current_app, semel, ValueError())
+        finally:
+            before.set_current()
+        with pytest.raises(SystemExit, match="task_annotations set acks_late of raising to False"):
             signals.worker_init.send(sender=Worker(app=app))
 
     def test_it_says_that_rabbitmq_confirms_nothing(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from semel import Policy
 from semel.errors import FailedBefore, InDoubt, KeyReused
 from tests.docs.pages import page, table
 from tests.events.celery_cases import CeleryCases, running_worker, until, value_of
-from tests.events.celery_program import LEASE, Application, Settings
+from tests.events.celery_program import FAILED, LEASE, SENT_AGAIN, Application, Settings
 from tests.events.taps import parse_celery, tap
 from tests.servers.broker import Broker
 from tests.servers.databases import Databases
@@ -146,6 +146,32 @@ class TestWhatTheBrokerIsTold:
         value_of(result)
         until(lambda: told[-2:] == ["acknowledged"] * 2, "it ends")
 
+    @pytest.mark.parametrize("row", SENT_AGAIN)
+    def test_what_a_task_meets_for_a_while_is_told_as_the_reference_says(
+        self, tapped: tuple[Application, list[str]], row: str
+    ) -> None:
+        program, told = tapped
+        name, before = token_hex(6), len(told)
+        expected = TOLD[_message_of(row)]
+        assert value_of(program.meets.delay(name, row)) == "done"
+        until(lambda: len(told) > before + len(expected), "both messages are told")
+        assert told[before:] == [*expected, "acknowledged"]
+
+    @pytest.mark.parametrize("row", FAILED)
+    def test_what_a_task_meets_for_good_is_told_as_the_reference_says(
+        self, tapped: tuple[Application, list[str]], row: str
+    ) -> None:
+        program, told = tapped
+        before, expected = len(told), TOLD[_message_of(row)]
+        with pytest.raises(type(FAILED[row])):
+            value_of(program.meets.delay(token_hex(6), row))
+        until(lambda: len(told) >= before + len(expected), "it is told")
+        assert told[before:] == expected
+
+
+def test_every_row_of_the_reference_is_seen_on_the_wire() -> None:
+    assert {*_messages()} == {"InProgress", *SENT_AGAIN, *FAILED, *(row for _, row, *_ in FAILURES)}
+
 
 def _raise(error: type[Exception]) -> Callable[[], None]:
     def handler() -> None:
@@ -155,6 +181,14 @@ def _raise(error: type[Exception]) -> Callable[[], None]:
 
 
 def _message_of(row: str) -> str:
-    """What the reference says of the message of a task that ended so."""
-    rows = {cells[0]: cells[3] for cells in table(page("docs/reference/events.md"), "error")}
-    return rows[row]
+    return _messages()[row]
+
+
+def _messages() -> dict[str, str]:
+    """What the reference says of the message of a task, by how the task ended."""
+    found: dict[str, str] = {}
+    message = ""
+    for error, _, _, told in table(page("docs/reference/events.md"), "error"):
+        message = message if told == "the same" else told
+        found[error] = message
+    return found

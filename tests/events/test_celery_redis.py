@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.events.celery_cases import CeleryCases, running_worker, until, value_of
-from tests.events.celery_program import Application, Settings
+from tests.events.celery_program import FAILED, SENT_AGAIN, Application, Settings
 from tests.servers.databases import Databases
 from tests.servers.redis import RedisServer
 
@@ -48,6 +48,23 @@ class TestRedis(CeleryCases):
         assert program.noted("entered", name) == []
         assert set(program.noted("ended", result.id)) == {"RETRY", "SUCCESS"}
         assert value_of(program.wait.delay(name)) == value
+
+    @pytest.mark.parametrize("row", SENT_AGAIN)
+    def test_what_a_task_meets_for_a_while_is_sent_again_and_acknowledged(
+        self, program: Application, name: str, row: str
+    ) -> None:
+        result = program.meets.delay(name, row)
+        assert program.await_note("sent_again", result.id) == "0"
+        assert value_of(result) == "done"
+        until(lambda: has_nothing(program), "every copy is settled")
+        assert len(program.noted("entered", name)) == 2
+
+    @pytest.mark.parametrize("row", FAILED)
+    def test_what_a_task_meets_for_good_is_acknowledged(self, program: Application, name: str, row: str) -> None:
+        with pytest.raises(type(FAILED[row])):
+            value_of(program.meets.delay(name, row))
+        until(lambda: has_nothing(program), "it is settled")
+        assert len(program.noted("entered", name)) == 1
 
     def test_a_worker_says_that_tasks_may_run_longer_than_they_are_invisible(
         self, program: Application, worker_log: Path

@@ -165,6 +165,22 @@ class TestOnRedisAlone:
             await ledger.has(2)
         assert ledger.ids == ["e-2", "e-1"]
 
+    async def test_an_entry_whose_handler_is_wedged_is_taken_by_the_only_member_again(self, site: RedisSite) -> None:
+        ledger, entered, may_end = Ledger(), list[int](), asyncio.Event()
+
+        async def registered(event: Event = Context("semel_event"), attempt: Any = Context("semel_attempt")) -> None:
+            entered.append(attempt.number)
+            if attempt.number == 1:
+                await may_end.wait()
+            await ledger.add(event.id)
+
+        await publish(site.bench, an_event())
+        async with site.running(an_inbox(in_doubt="rerun", max_runtime=1.0, ack_wait=0.2), registered):
+            await ledger.has(1)
+            await until(lambda: is_empty(site.bench), "the second run is acknowledged")
+            assert entered == [1, 2]
+            may_end.set()
+
     async def test_an_entry_of_faststream_itself_is_read(self, site: RedisSite) -> None:
         ledger, (headers, body) = Ledger(), an_event().to_headers()
         async with site.running(an_inbox(), writing_to(ledger)), site.broker(site.bench.url) as broker:

@@ -19,9 +19,9 @@ from semel import AsyncSemel
 from semel.errors import UsageError
 from semel.events import Consumer, Event
 from semel.events.brokers import nats as adapter
-from semel.events.brokers.listening import RetryDelay
+from semel.events.brokers.listening import RetryDelay, identity_of
 from semel.stores.memory import MemoryStore
-from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, publish, until
+from tests.events.broker_cases import LONG, AskingBrokerCases, Bench, Ledger, a_consumer, an_event, publish, until
 from tests.servers.broker import Broker
 
 
@@ -75,7 +75,7 @@ async def bench(nats: Broker) -> AsyncIterator[NatsBench]:
     await connection.close()
 
 
-class TestNats(BrokerCases):
+class TestNats(AskingBrokerCases):
     """What holds on every broker."""
 
     async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:
@@ -233,6 +233,18 @@ class TestOnNatsAlone:
         async with bench.publisher() as publisher:
             given = await publisher.publish([an_event(1), an_event(2, data="x" * 2_000_000), an_event(3)])
         assert [type(error) for error in given] == [type(None), ValueError, type(None)]
+
+    async def test_an_event_that_is_too_large_with_its_headers_is_an_error_of_that_event_alone(
+        self, bench: NatsBench
+    ) -> None:
+        most = 1_048_576
+        headers = an_event(2).to_headers()[0]
+        headers["Nats-Msg-Id"] = identity_of(an_event(2).source, an_event(2).id)
+        room = most - adapter.size_of(headers) - len('""')
+        async with bench.publisher() as publisher:
+            given = await publisher.publish([an_event(1), an_event(2, data="x" * (room + 1)), an_event(3)])
+            assert [type(error) for error in given] == [type(None), ValueError, type(None)]
+            assert await publisher.publish([an_event(2, data="x" * room)]) == [None]
 
     async def test_an_event_that_its_stream_does_not_take_is_an_error_of_that_event_alone(
         self, bench: NatsBench

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clusters of PostgreSQL"
 Start = Callable[..., AbstractContextManager[PostgresqlServer]]
 MANY = 3000
 BURN = f"DO $$ BEGIN FOR n IN 1..{MANY} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
+BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 class Clusters(NamedTuple):
@@ -167,6 +168,83 @@ def test_cursors_of_an_older_division_do_not_have_events_published_again_in_the_
     play(go_on, new)
 
 
+async def _read_nothing(place: Place) -> None:
+    """The tables are there, and no relay has ever run."""
+    await place.semel().read("k", operation="o")
+
+
+async def _open_alone(place: Place) -> None:
+    """A relay has opened the part, and ended before it read anything."""
+    await _relay(place.semel(), Broker())._ask(OpenCursor(StreamPart("default"), bytes(16)))
+
+
+async def _begin_the_first_window(place: Place) -> None:
+    """A relay ends in the middle of the first window that there is."""
+    await add(Outbox(place.semel()), *(f"first {number}" for number in range(6)))
+    await _publish_half(place)
+
+
+UNREAD = {"no relay ran": _read_nothing, "opened": _open_alone, "in the first window": _begin_the_first_window}
+
+
+@pytest.mark.parametrize(
+    ("way", "state"), [*(("high to low", state) for state in UNREAD), ("low to high", "in the first window")]
+)
+def test_a_stream_of_which_no_window_was_completed_loses_nothing_in_another_cluster(
+    clusters: Clusters, way: str, state: str
+) -> None:
+    source, target = (getattr(clusters, name) for name in WAYS[way])
+    old = place_at("postgresql", source.new_database())
+    waiting = [f"waiting {number}" for number in range(3)]
+
+    async def prepare() -> None:
+        await UNREAD[state](old)
+        await add(Outbox(old.semel()), *waiting)
+
+    play(prepare, old)
+    new = place_at("postgresql", source.copy_database(old.url, target))
+
+    async def go_on() -> None:
+        broker, outbox = Broker(), Outbox(new.semel())
+        await add(outbox, "early")
+        relay = _relay(new.semel(), broker)
+        await relay.run_once()
+        await add(outbox, "late")
+        await relay.run_once()
+        demanded = [*waiting, "early", "late"]
+        assert [name for name in broker.got if name in demanded] == demanded
+        assert await _relay(new.semel(), broker).run_once() == 0, "from here on all is as usual"
+
+    play(go_on, new)
+
+
+def test_transactions_that_end_while_events_are_given_new_numbers_have_none_of_them_lost(clusters: Clusters) -> None:
+    old = place_at("postgresql", clusters.high.new_database())
+    waiting = [f"waiting {number}" for number in range(3)]
+
+    async def prepare() -> None:
+        await _publish_all(old)
+        await add(Outbox(old.semel()), *waiting)
+
+    play(prepare, old)
+    new = place_at("postgresql", clusters.high.copy_database(old.url, clusters.low))
+
+    async def go_on() -> None:
+        broker = Broker()
+        caller, other = await new.caller(), await new.caller()
+        await caller.begin()
+        await caller.sql("SELECT 1 FROM semel_outbox WHERE id = 'waiting 0' FOR UPDATE")
+        relaying = asyncio.create_task(_relay(new.semel(), broker).run_once())
+        while not (await other.sql(BLOCKED))[0][0]:
+            assert not relaying.done()
+        await other.sql("SELECT pg_current_xact_id()")
+        await caller.rollback()
+        await relaying
+        assert broker.got == waiting
+
+    play(go_on, new)
+
+
 def test_a_transaction_that_is_open_while_a_relay_meets_the_other_cluster_loses_nothing(clusters: Clusters) -> None:
     old = place_at("postgresql", clusters.high.new_database())
 
@@ -184,10 +262,7 @@ def test_a_transaction_that_is_open_while_a_relay_meets_the_other_cluster_loses_
         await caller.begin()
         await add(Outbox(semel), "open", within=caller.thing)
         relaying = asyncio.create_task(_relay(new.semel(), broker).run_once())
-        blocked = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        while not (relaying.done() or (await looker.sql(blocked))[0][0]):
+        while not (relaying.done() or (await looker.sql(BLOCKED))[0][0]):
             pass  # to ask is to let the others go on
         await caller.commit()
         try:

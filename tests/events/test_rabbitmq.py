@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiormq
@@ -224,6 +224,44 @@ class TestOnRabbitmqAlone:
             assert [type(error) for error in given] == [type(None), type(None), ValueError, type(None)]
             assert await publisher.publish([an_event(5)]) == [None]
 
+    async def test_an_event_that_cannot_be_written_is_an_error_of_that_event_alone(
+        self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(adapter, "_FIRST_TIMESTAMP", datetime(1, 1, 1, tzinfo=UTC))
+        unwritable = an_event(2, time=datetime(1960, 1, 1, tzinfo=UTC))
+        async with bench.publisher() as publisher:
+            given = await publisher.publish([an_event(1), unwritable, an_event(3)])
+            assert [type(error) for error in given] == [type(None), ValueError, type(None)]
+            assert await publisher.publish([an_event(4)]) == [None], "the numbers of confirmations are still right"
+        assert await bench.unsettled() == 3
+
+    @pytest.mark.parametrize(
+        "attributes",
+        [
+            {"time": datetime(1960, 1, 1, tzinfo=UTC), "datacontenttype": "application/json"},
+            {"time": datetime(1, 1, 1, tzinfo=UTC), "datacontenttype": "application/json"},
+            {"data": b"x", "datacontenttype": f"text/{'x' * 300}"},
+        ],
+        ids=["before 1970", "year 1", "long content type"],
+    )
+    async def test_what_has_no_room_in_a_property_arrives_nevertheless(
+        self, bench: RabbitBench, attributes: dict[str, Any]
+    ) -> None:
+        event = an_event(1, **attributes)
+        arrived: list[Event] = []
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing")
+        has_come = asyncio.Event()
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            arrived.append(event)
+            has_come.set()
+
+        await publish(bench, event)
+        async with bench.listen(consumer):
+            await has_come.wait()
+        assert arrived == [event]
+
     async def test_the_installed_client_can_write_frames(self, bench: RabbitBench) -> None:
         assert adapter.can_write_frames(bench.channel)
 
@@ -296,6 +334,11 @@ def test_a_message_that_waits_is_that_of_nobody_and_does_not_end() -> None:
     assert (waits.headers, waits.user_id, waits.expiration) == ({"ce-id": "1"}, None, None)
     assert (waits.correlation_id, waits.delivery_mode) == ("c", 2)
     assert (came.user_id, came.expiration) == ("somebody", "5"), "the message that came is left as it is"
+
+
+def test_an_exchange_that_cannot_be_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="No exchange is named"):
+        adapter.publisher("amqp://nowhere", exchange="x" * 128)
 
 
 @pytest.mark.parametrize(

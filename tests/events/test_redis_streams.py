@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,8 +20,20 @@ from semel import AsyncSemel
 from semel.errors import UsageError
 from semel.events import Backoff, Consumer, Event
 from semel.events.brokers import redis_streams as adapter
+from semel.events.brokers.redis_group import Group
 from semel.stores.memory import MemoryStore
-from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, is_empty, publish, until
+from tests.events.broker_cases import (
+    LONG,
+    SOON,
+    AskingBrokerCases,
+    Bench,
+    Ledger,
+    a_consumer,
+    an_event,
+    is_empty,
+    publish,
+    until,
+)
 from tests.servers.redis import Keys
 
 
@@ -70,7 +84,7 @@ async def bench(redis_keys: Keys) -> AsyncIterator[RedisBench]:
     await client.aclose()
 
 
-class TestRedisStreams(BrokerCases):
+class TestRedisStreams(AskingBrokerCases):
     """What holds on every broker."""
 
     async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:
@@ -223,6 +237,58 @@ class TestOnRedisAlone:
             assert await publisher.publish([an_event(302)]) == [None]
         left = await bench.client.xlen(bench.name)
         assert 3 <= left < 200 if can_keep else left == 303
+
+    async def test_an_entry_whose_handler_is_wedged_is_taken_by_the_only_member_again(self, bench: RedisBench) -> None:
+        ledger, entered, may_end = Ledger(), list[str](), asyncio.Event()
+        second = timedelta(seconds=1)
+        consumer: Consumer[AsyncSemel] = Consumer(
+            AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun", max_runtime=second, lease_for=second
+        )
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            entered.append(event.id)
+            if len(entered) == 1:
+                await may_end.wait()
+            await ledger.add(event.id)
+
+        await publish(bench, an_event())
+        async with bench.listen(consumer, ack_wait=0.2):
+            await ledger.has(1)
+            await until(lambda: is_empty(bench), "the second run is acknowledged")
+            assert len(entered) == 2
+            may_end.set()
+
+    async def test_an_entry_that_was_dropped_is_acknowledged_and_no_dead_letter(
+        self, bench: RedisBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        ledger = Ledger()
+        consumer = a_consumer(AsyncSemel(MemoryStore()), ledger)
+        await publish(bench, an_event(1), an_event(2))
+        await bench.client.xgroup_create(bench.name, "billing", id="0")
+        monkeypatch.setattr(secrets, "token_hex", lambda _: "lost")
+        group = Group(lambda: bench.client, bench.name, "billing")
+        ((_, ((dropped, _), _)),) = await bench.client.xreadgroup("billing", group.member, {bench.name: ">"})
+        await bench.client.xdel(bench.name, dropped)
+        reads_its_own = adapter._Subscription.start
+
+        async def start(self: Any, take: Any) -> None:
+            self._may_have_more = True  # the answer that told of both was lost
+            await reads_its_own(self, take)
+
+        monkeypatch.setattr(adapter._Subscription, "start", start)
+        async with bench.listen(consumer):
+            await ledger.has(1)
+            await until(lambda: is_empty(bench), "both are acknowledged")
+        assert ledger.ids == ["e-2"]
+        assert [letter async for letter in consumer.dead_letters()] == []
+        assert f"the entry {dropped.decode()} of {bench.name} was dropped" in caplog.text
+
+    async def test_a_key_that_is_no_stream_is_told_from_one_that_is_not_there(self, bench: RedisBench) -> None:
+        with pytest.raises(UsageError, match="is no stream"):
+            await adapter.read_stream(bench.url, f"{bench.name}-nowhere", None)
+        with pytest.raises(UsageError, match="There is no stream"):
+            await adapter.read_stream(bench.url, f"{bench.name}-missing", None)
 
     async def test_a_member_that_ends_leaves_no_trace(self, bench: RedisBench) -> None:
         async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger())):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from semel.core.events.outbox import (
 )
 from semel.core.flow import Flow, ask
 from semel.engine.engine import engine_of
-from semel.errors import RecordNotFound, UsageError
+from semel.errors import EventInvalid, RecordNotFound, UsageError
 from semel.events import Backoff, Outbox, Relay
 from tests.events.places import JOINING, PLACES, Broker, Place, add, an_event
 
@@ -137,6 +138,59 @@ def test_events_of_a_handler_ride_on_its_completion_and_a_replay_adds_none(place
         await relay_on(semel, broker).run_once()
         assert len(broker.got) == len(set(broker.got)) == 2
         assert broker.got == [engine_key(semel, "k").derive(f"event:{name}") for name in ("first", "second")]
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize("ending", ["completed", "failed"])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_an_event_that_is_added_after_its_handler_has_ended_is_refused(place: Place, ending: str) -> None:
+    async def scenario(place: Place) -> None:
+        semel, broker = place.semel(), Broker()
+        outbox, has_ended, late = Outbox(semel), asyncio.Event(), list[asyncio.Task[Any]]()
+        await relay_on(semel, broker).run_once()
+        caller = await place.caller()
+
+        async def add_late() -> None:
+            await has_ended.wait()
+            await outbox.add(an_event("", id=""), name="late")
+
+        async def handler() -> None:
+            late.append(asyncio.create_task(add_late()))
+            if ending == "failed":
+                raise ValueError
+            await outbox.add(an_event("in time"))
+
+        await caller.begin()
+        with suppress(ValueError):
+            await semel.within(caller.thing).run("k", handler, operation="place", fingerprint=None)
+        has_ended.set()
+        with pytest.raises(UsageError, match="after its handler had ended"):
+            await late[0]
+        await caller.commit()
+        await relay_on(semel, broker).run_once()
+        assert broker.got == (["in time"] if ending == "completed" else [])
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+def test_an_event_that_was_refused_can_be_added_corrected_under_its_name(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        semel, broker = place.semel(), Broker()
+        outbox = Outbox(semel)
+        await relay_on(semel, broker).run_once()
+        caller = await place.caller()
+
+        async def handler() -> None:
+            with pytest.raises(EventInvalid):
+                await outbox.add(an_event("", id="", data=object()))
+            await outbox.add(an_event("", id=""))
+
+        await caller.begin()
+        await semel.within(caller.thing).run("k", handler, operation="place", fingerprint=None)
+        await caller.commit()
+        assert await relay_on(semel, broker).run_once() == 1
 
     play(place, scenario)
 
@@ -684,5 +738,38 @@ def test_a_relay_that_was_overtaken_reads_nothing_any_more(place: Place) -> None
         batch = await overtaken._ask(ReadEvents(cursor, 10))
         read = [stored.event.id for stored in batch.events]
         assert read == [], "it does not know what was parked since"
+
+    play(place, scenario)
+
+
+@everywhere
+def test_what_its_destination_does_not_take_is_set_aside_and_published_in_order_later(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        semel = place.semel()
+        broker = Broker(refused={"a1": OSError("the queue is full")})
+        await add(Outbox(semel), "a1", "a2", ordering_key="a")
+        await add(Outbox(semel), "b")
+        relay = relay_on(semel, broker, max_attempts=2)
+        await relay.run_once()
+        assert broker.got == ["b"]
+        assert sorted([(one.event.id, one.error) async for one in relay.parked()]) == [("a1", None), ("a2", None)]
+        await add(Outbox(semel), "a3", ordering_key="a")
+        assert await relay.run_once() == 0, "it is still full"
+        broker.refused.clear()
+        assert await relay.run_once() == 3
+        assert broker.got == ["b", "a1", "a2", "a3"]
+        assert [one async for one in relay.parked()] == []
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_a_relay_that_was_stopped_can_publish_once_more(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        broker = Broker()
+        relay = relay_on(place.semel(), broker)
+        relay.stop()
+        await add(relay.outbox, "a")
+        assert await relay.run_once() == 1
 
     play(place, scenario)

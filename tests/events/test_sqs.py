@@ -18,10 +18,22 @@ from semel.errors import LeaseLost, UsageError
 from semel.events import Backoff, Consumer, Disposition, Event
 from semel.events.brokers import sqs as adapter
 from semel.events.brokers.aws import Address, connect
+from semel.events.brokers.listening import Message
+from semel.events.brokers.sqs.listening import Groups
 from semel.events.brokers.sqs.messages import Held
 from semel.events.brokers.sqs.settling import Settler, extend_visibility
 from semel.stores.memory import MemoryStore
-from tests.events.broker_cases import LONG, Bench, BrokerCases, Ledger, a_consumer, an_event, is_empty, publish, until
+from tests.events.broker_cases import (
+    LONG,
+    AskingBrokerCases,
+    Bench,
+    Ledger,
+    a_consumer,
+    an_event,
+    is_empty,
+    publish,
+    until,
+)
 from tests.servers.sqs import Queues, service_url
 
 QUIET = Backoff(first=timedelta(seconds=1), most=timedelta(seconds=1), spread=0)
@@ -71,7 +83,7 @@ def bench(sqs: Queues) -> Iterator[SqsBench]:
     sqs.drop_all()
 
 
-class TestSqs(BrokerCases):
+class TestSqs(AskingBrokerCases):
     """What holds on every broker."""
 
     async def send_raw(self, bench: Bench, headers: dict[str, str], body: bytes) -> None:
@@ -355,6 +367,18 @@ def test_a_message_is_hidden_for_twelve_hours_at_most() -> None:
     old = Held({}, asked=time.monotonic() - 11.5 * hour, visibility=30)
     assert hour / 2 - 60 < old.hidden_for(hour) < hour / 2
     assert Held({}, asked=time.monotonic() - 13 * hour, visibility=30).hidden_for(hour) == 0
+
+
+def test_each_of_a_group_waits_for_the_one_that_came_before_it() -> None:
+    groups = Groups()
+    first, second, third = (
+        Held({"Attributes": {"MessageGroupId": "s-1"}}, asked=time.monotonic(), visibility=30) for _ in range(3)
+    )
+    assert [groups.admit(Message({}, b"", held)) for held in (first, second, third)] == [None, first, second]
+    following = groups.next_after(first)
+    assert following is not None
+    assert following.token is second
+    assert [message.token for message in groups.stop(second)] == [third]
 
 
 @pytest.mark.anyio

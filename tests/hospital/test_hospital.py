@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +21,7 @@ from examples.hospital.process import run, start
 from semel import Semel
 from semel.errors import UsageError
 from semel.settings import read_settings
-from semel.workflow import BpmnError, Completed, Retry, delegate
+from semel.workflow import BpmnError, Completed, Incident, Retry, delegate
 from semel.workflow.engines.spiff import ScriptEngine, TaskNotDone
 from tests.hospital.conftest import Neighbours
 
@@ -135,6 +137,26 @@ def test_lost_answers_are_no_second_claim_and_no_second_payment(
     assert end == "paid"
     assert hospital.effects(claim) == (1, 0, 1)
     assert hospital.neighbours.asked_for(claim["claimId"]) == 1 + times
+
+
+def test_another_payment_under_a_key_that_is_forgotten_is_not_booked_and_not_tried_again(
+    hospital: Hospital, claim: dict[str, str], tmp_path: Path
+) -> None:
+    hospital.cycle(claim)
+    with closing(sqlite3.connect(tmp_path / "semel.db", timeout=30)) as rows, rows:
+        rows.execute("UPDATE semel_record SET expires_us = 0 WHERE status = 'completed'")
+    end = hospital.delegates["payments/process"].run({**claim, "insurancePayment": "900.00"})
+    assert isinstance(end, Incident)
+    assert "used for something else" in end.reason
+    assert hospital.effects(claim) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("amount", ["1e999999", "-5", "1200.001", "1000000000.01"])
+def test_what_is_no_amount_is_not_booked(hospital: Hospital, claim: dict[str, str], amount: str) -> None:
+    end = hospital.delegates["payments/process"].run({**claim, "insurancePayment": amount})
+    assert isinstance(end, Incident)
+    assert "NoAmount" in end.reason
+    assert hospital.effects(claim) == (0, 0, 0)
 
 
 def test_an_answer_that_comes_too_late_is_no_second_claim(hospital: Hospital, claim: dict[str, str]) -> None:

@@ -134,6 +134,13 @@ class FrontDesk:
         async with self.parts.database.writing() as session:
             await session.execute(text("UPDATE semel_record SET lease_us = created_us WHERE status = 'running'"))
 
+    async def forget_keys(self) -> None:
+        """What time does to requests that have ended: their keys are kept no longer."""
+        async with self.parts.database.writing() as session:
+            await session.execute(
+                text("UPDATE semel_record SET expires_us = 0 WHERE status IN ('completed', 'failed')")
+            )
+
     async def booked(self) -> dict[Night, int]:
         """How many rooms are taken, in the nights in which there are any."""
         async with self.parts.database.reading() as session:

@@ -107,3 +107,9 @@ async def test_the_reservation_of_somebody_else_is_not_there(desk: FrontDesk) ->
     replies = [await other.state(reservation), await other.confirm_details(reservation), await other.pay(reservation)]
     assert [(reply.status_code, code_of(reply)) for reply in replies] == [(404, "not-found")] * 3
     assert (await owner.state(reservation)).json()["status"] == "DETAILS_CONFIRMED"
+
+
+@pytest.mark.parametrize("page", ["", "/state"])
+async def test_what_can_be_the_number_of_nothing_is_not_found(any_desk: FrontDesk, page: str) -> None:
+    guest = await any_desk.guest()
+    assert (await guest.client.get(f"/reservations/%00{page}")).status_code == 404

@@ -1,34 +1,45 @@
-"""The migrations make the tables that the code expects, on every database."""
+"""The migrations of the services make the tables that their code expects, on every database."""
+
+from functools import partial
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, MetaData, select
 
-from examples.hotel.database import Database
+from examples.hotel.database import MIGRATIONS, Database
 from examples.hotel.sample import add_sample
 from examples.hotel.settings import utc_now
 from examples.hotel.tables import Base, Hotel, RoomNight
+from examples.payments import parts as payments
+from examples.payments.tables import Base as PaymentsBase
 
 pytestmark = pytest.mark.anyio
 
 
-def _differences(connection: Connection) -> list[object]:
+def _differences(tables: MetaData, connection: Connection) -> list[object]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    context = MigrationContext.configure(connection, opts={"include_name": _is_ours, "compare_type": False})
-    return [found for found in compare_metadata(context, Base.metadata) if "index" not in str(found[0])]
+    def is_ours(name: str | None, kind: str, parents: object) -> bool:
+        return kind != "table" or name in tables.tables
+
+    context = MigrationContext.configure(connection, opts={"include_name": is_ours, "compare_type": False})
+    return [found for found in compare_metadata(context, tables) if "index" not in str(found[0])]
 
 
-def _is_ours(name: str | None, kind: str, parents: object) -> bool:
-    return kind != "table" or name in Base.metadata.tables
-
-
-async def test_migrating_twice_leaves_exactly_the_mapped_tables(any_database: str) -> None:
-    database = Database(any_database)
+@pytest.mark.parametrize(
+    ("migrations", "tables"),
+    [(MIGRATIONS, Base.metadata), (payments.MIGRATIONS, PaymentsBase.metadata)],
+    ids=["hotel", "payments"],
+)
+async def test_migrating_twice_leaves_exactly_the_mapped_tables(
+    any_database: str, migrations: Path, tables: MetaData
+) -> None:
+    database = Database(any_database, migrations)
     await database.migrate()
     await database.migrate()
     async with database.engine.connect() as connection:
-        assert await connection.run_sync(_differences) == []
+        assert await connection.run_sync(partial(_differences, tables)) == []
     await database.close()
 
 

@@ -97,6 +97,26 @@ async def test_a_declined_payment_is_replayed(desk: FrontDesk) -> None:
     assert desk.gateway.events() == ["declined"]
 
 
+async def test_a_declined_payment_whose_key_is_forgotten_is_declined_again(any_desk: FrontDesk) -> None:
+    guest = await any_desk.guest()
+    reservation = await guest.ready_to_pay()
+    assert code_of(await guest.pay(reservation, "k", "tok_declined")) == "declined"
+    await any_desk.forget_keys()
+    again = await guest.pay(reservation, "k")
+    assert (again.status_code, code_of(again)) == (402, "declined")
+    assert (any_desk.gateway.events(), await any_desk.booked()) == (["declined"], {})
+
+
+async def test_a_payment_whose_key_is_forgotten_is_not_made_again(desk: FrontDesk) -> None:
+    guest = await desk.guest()
+    reservation = await guest.ready_to_pay()
+    assert (await guest.pay(reservation, "k")).status_code == 200
+    await desk.forget_keys()
+    again = await guest.pay(reservation, "k")
+    assert (again.status_code, code_of(again)) == (409, "illegal-transition")
+    assert (desk.gateway.events(), await desk.booked()) == (["charged"], {1: 1, 2: 1})
+
+
 async def test_paying_before_the_details_is_refused(desk: FrontDesk) -> None:
     guest = await desk.guest()
     response = await guest.pay((await guest.reserve()).json()["id"])

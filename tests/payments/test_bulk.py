@@ -115,6 +115,17 @@ async def test_every_bad_line_is_named_by_its_number_and_nothing_is_paid(shop: S
     assert (await shop.till.statuses(), shop.till.gateway.events()) == ({}, [])
 
 
+@pytest.mark.parametrize(
+    "amount", ["1e1000000", "9e999999", "-9e999999", "1e99999999999999999999", "NaN", "sNaN", "-Infinity"]
+)
+@pytest.mark.parametrize("kind", ["text/csv", JSONL])
+async def test_an_amount_beyond_all_bounds_is_a_bad_line(shop: Shop, amount: str, kind: str) -> None:
+    lines = [("p-1", "5.00", "c", "tok_ok"), ("p-2", f'"{amount}"' if kind == JSONL else amount, "c", "tok_ok")]
+    answer = await shop.upload(as_csv(lines) if kind == "text/csv" else as_jsonl(lines), kind=kind)
+    assert (answer.status_code, code_of(answer)) == (422, "file-invalid")
+    assert [line["line"] for line in answer.json()["lines"]] == [3 if kind == "text/csv" else 2]
+
+
 async def test_a_corrected_file_may_have_the_same_key(shop: Shop) -> None:
     assert (await shop.upload(as_csv(rows(2)) + b"p-9,oops,c,tok_ok\n")).status_code == 422
     await shop.bulk(rows(2))

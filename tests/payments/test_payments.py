@@ -54,7 +54,24 @@ async def test_an_amount_is_kept_as_it_is_written(shop: Shop, amount: object) ->
     assert shop.till.gateway.process.ledger()[-1]["amount"] == "0.10"
 
 
-@pytest.mark.parametrize("amount", ["0", "-1", "0.001", "1000000.01", "NaN", "Infinity", "1e2000", "12,50", None, True])
+@pytest.mark.parametrize(
+    "amount",
+    [
+        "0",
+        "-1",
+        "0.001",
+        "1000000.01",
+        "NaN",
+        "Infinity",
+        "1e2000",
+        "1e1000000",
+        "1e-1000000",
+        "sNaN",
+        "12,50",
+        None,
+        True,
+    ],
+)
 async def test_what_is_no_amount_is_refused(shop: Shop, amount: object) -> None:
     answer = await shop.pay(amount=amount)
     assert (answer.status_code, code_of(answer)) == (400, "malformed")
@@ -111,3 +128,9 @@ async def test_a_gateway_that_is_away_charges_when_it_is_back(shop: Shop) -> Non
     shop.till.gateway.start()
     assert (await shop.pay("k")).status_code == 201
     assert shop.till.gateway.events() == ["charged"]
+
+
+@pytest.mark.parametrize("kind", ["payments", "orders", "bulk", "wallets"])
+async def test_what_can_be_the_id_of_nothing_is_not_found(any_shop: Shop, kind: str) -> None:
+    answer = await any_shop.client.get(f"/{kind}/%00")
+    assert (answer.status_code, code_of(answer)) == (404, "not-found")

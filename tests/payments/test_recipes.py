@@ -102,7 +102,18 @@ async def test_an_address_has_one_account(till: Till) -> None:
     assert (first.status_code, second.status_code, code_of(second)) == (201, 409, "email-taken")
 
 
-@pytest.mark.parametrize("wrong", [{"name": ""}, {"email": "nobody"}, {"api_key_sha256": "secret"}])
+@pytest.mark.parametrize("what", ["email", "api_key_sha256"])
+async def test_of_many_who_want_one_address_or_one_api_key_at_once_one_gets_it(any_till: Till, what: str) -> None:
+    applications = [{**_application(key, f"{key}@example.org"), what: _application("same")[what]} for key in "abcd"]
+    nobody = Shop(any_till, "nobody", any_till.client())
+    answers = await asyncio.gather(*(nobody.send("/accounts", body) for body in applications))
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]
+    assert {code_of(answer) for answer in answers if answer.status_code == 409} == {"email-taken"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"name": ""}, {"email": "nobody"}, {"email": "a\0@example.org"}, {"api_key_sha256": "secret"}], ids=str
+)
 async def test_what_is_no_application_is_refused(till: Till, wrong: dict[str, str]) -> None:
     body = {**_application("k"), **wrong}
     answer = await till.client({"Idempotency-Key": "k"}).post("/accounts", json=body)

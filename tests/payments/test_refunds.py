@@ -48,8 +48,15 @@ async def test_what_the_gateway_refuses_may_be_given_back_later(shop: Shop) -> N
     payment = await shop.paid("10.00")
     charged = shop.till.gateway.process.ledger()[-1]["key"]
     shop.till.gateway.process.refund(charged)  # by somebody at the gateway itself
-    assert code_of(await shop.refund(payment, "4.00")) == "not-refundable"
+    refused = await shop.refund(payment, "4.00")
+    assert (code_of(refused), "Take a new key" in refused.json()["detail"]) == ("not-refundable", True)
     assert (await shop.get(f"/payments/{payment}"))["refunded"] == "0.00"
+
+
+async def test_a_reason_that_no_database_keeps_is_refused(shop: Shop) -> None:
+    refund = {"amount": "4.00", "reason": "a\0b"}
+    answer = await shop.send(f"/payments/{await shop.paid()}/refunds", refund)
+    assert (answer.status_code, code_of(answer)) == (400, "malformed")
 
 
 async def test_a_declined_payment_has_nothing_to_give_back(shop: Shop) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from examples.hotel.gateway_client import Charge
+from examples.payments import sweeping
 from examples.payments.app import keyed_routes
 from examples.payments.paying import settle
 from examples.payments.settings import Retention, Settings
@@ -73,6 +74,23 @@ async def test_a_refund_that_nobody_heard_of_is_finished(shop: Shop) -> None:
     assert await sweep(shop.till.parts) == Report(refunds=1)
     assert (await shop.refund(payment, "4.00", "r")).status_code == 201
     assert shop.till.gateway.events() == ["charged", "given back"]
+
+
+async def test_payments_of_bulks_that_nobody_runs_again_keep_no_other_waiting(
+    build: Build, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    till = await build(sqlite_database, max_attempts=1)
+    shop = await till.shop()
+    till.gateway.stop()
+    await shop.bulk(rows(3))
+    await till.run_bulks()
+    till.gateway.start()
+    till.clock.advance(minutes=1)
+    await _paid_unheard(shop)
+    till.clock.advance(minutes=2)
+    monkeypatch.setattr(sweeping, "AT_ONCE", 3)
+    assert await sweep(till.parts) == Report(settled=1)
+    assert await till.statuses() == {"pending": 3, "succeeded": 1}
 
 
 async def test_a_gateway_that_is_away_leaves_everything_as_it_is(shop: Shop) -> None:

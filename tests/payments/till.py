@@ -82,6 +82,13 @@ class Till:
         async with self.parts.database.writing() as session:
             await session.execute(text("UPDATE semel_record SET lease_us = created_us WHERE status = 'running'"))
 
+    async def forget_keys(self) -> None:
+        """What time does to requests that have ended: their keys are kept no longer."""
+        async with self.parts.database.writing() as session:
+            await session.execute(
+                text("UPDATE semel_record SET expires_us = 0 WHERE status IN ('completed', 'failed')")
+            )
+
     async def statuses(self) -> dict[str, int]:
         """How many payments there are of each status."""
         async with self.parts.database.reading() as session:

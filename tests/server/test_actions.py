@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semel import DidNotHappen, Happened, Record
+from semel import DidNotHappen, Happened, Policy, Record
 from semel.core.erasure.port import conceal_subject
 from semel.core.fingerprint import Secrets
 from semel.core.key import SHARED
@@ -157,6 +158,43 @@ async def test_a_body_is_shown_to_those_who_may_and_the_chain_says_so(desk: Desk
     assert body.text is not None
     assert "12345678901234567890123" in body.text
     assert await desk.outcomes() == ["shown"]
+
+
+async def test_of_all_steps_together_no_more_is_shown_than_of_one_value(desk: Desk) -> None:
+    record = await with_steps(desk, "a" * 600_000, "b" * 600_000, "c")
+    first, second, third = (await desk.actions.body(OPERATOR, record.reference)).steps
+    assert (len(first.text or ""), first.is_cut) == (600_002, False)
+    assert second.is_cut
+    assert len(second.text or "") == (1 << 20) - 600_002
+    assert (third.text, third.is_cut) == ("", True)
+
+
+async def test_a_step_whose_value_was_not_kept_says_why(desk: Desk) -> None:
+    record = await with_steps(desk, "twelve words", max_result=3)
+    (step,) = (await desk.actions.body(OPERATOR, record.reference)).steps
+    assert step.text is None
+    assert "max_result" in step.why_none
+
+
+async def with_steps(desk: Desk, *values: str, max_result: int = 1 << 20) -> Record:
+    """A record in doubt, whose attempt had finished steps with these values."""
+
+    async def handler() -> None:
+        for number, value in enumerate(values):
+            await desk.semel.current().step(f"step {number}", _gives(value))
+        raise ConnectionError
+
+    policy = Policy(in_doubt="hold", max_result=max_result)
+    with pytest.raises(ConnectionError):
+        await desk.semel.run("k", handler, operation="charge", scope="acme", fingerprint=None, policy=policy)
+    return await desk.read("k")
+
+
+def _gives(value: str) -> Callable[[], Awaitable[str]]:
+    async def give() -> str:
+        return value
+
+    return give
 
 
 @pytest.mark.parametrize("action", ["show", "history", "body", "cancel", "reopen", "erase"])

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from semel import AsyncSemel, Policy, Semel
+from semel.batch import Batches
 from semel.core.batch.operations import ReadItems
 from semel.core.batch.values import ItemStatus
 from semel.events import Consumer, Disposition, Event
@@ -316,6 +317,20 @@ async def test_a_bulk_action_over_all_scopes_is_seen_by_those_alone_who_reach_th
     assert await bulk.list(shared) == ()
     with pytest.raises(NotFound):
         await bulk.progress(shared, "", "b")
+
+
+async def test_bulk_actions_are_listed_page_by_page_among_other_batches(desk: Desk) -> None:
+    await desk.in_doubt("one", scope="acme")
+    await desk.in_doubt("two", scope="globex")
+    bulk, anna = BulkActions(desk.actions), User("anna", {"operator"}, scopes={"acme", "globex"})
+    for number, scope in enumerate(("acme", "globex", "acme")):
+        await Batches(desk.actions.semel, scope).start(f"other-{number}", [{"id": "1"}], operation="pay", item_id="id")
+        await bulk.start(anna, release(id=f"b{number}", records={"status": "in_doubt", "scope": scope}))
+    newest = await bulk.list(anna, limit=2, newest_first=True)
+    assert [one.id for one in newest] == ["b2", "b1"]
+    rest = await bulk.list(anna, limit=2, newest_first=True, after=newest[-1].number)
+    assert [one.id for one in rest] == ["b0"]
+    assert [one.id for one in await bulk.list(anna)] == ["b0", "b1", "b2"]
 
 
 async def test_erased_records_are_erased_once(desk: Desk) -> None:

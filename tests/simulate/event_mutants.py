@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from semel.core.events.letters import DropLetter, LetterFound, PutLetter
+from semel.core.events.letters import DropLetter, LetterFound, PutLetter, letter_id
 from semel.core.record import Failure
 from semel.engine import call_flow
 from semel.errors import SemelError
@@ -133,6 +133,14 @@ def _() -> AbstractContextManager[Any]:
 def _() -> AbstractContextManager[Any]:
     numbers = itertools.count()
     return swapped(delivery, "letter_id", lambda *_: b"%032d" % next(numbers))
+
+
+@mutant("a letter is named by the id of its event and its data alone", "E2", "E3", "E8")
+def _() -> AbstractContextManager[Any]:
+    def name(self: Delivery) -> bytes:
+        return letter_id(self.settings.name, self.request.key.digest, self.event.body)
+
+    return swapped(Delivery, "letter_id", name)
 
 
 @mutant("a letter about a doubt outlives it", "E3")

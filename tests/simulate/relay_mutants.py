@@ -202,7 +202,7 @@ def _() -> AbstractContextManager[Any]:
     return swapped(publishing, "OUTAGES", ())
 
 
-@mutant("what is not committed is read by snapshots", "R1", "R3", outbox="snapshots")
+@mutant("what is not committed is read by snapshots", "R1", "R2", "R3", outbox="snapshots")
 def _() -> AbstractContextManager[Any]:
     return together(_dirty(), patch("semel_lab.simulate.relays.outboxes.sees", lambda snapshot, _: snapshot != "1:1:"))
 
@@ -295,6 +295,60 @@ def _() -> AbstractContextManager[Any]:
         return right(self, after, self.last, *others[:-2], "99999:99999:", others[-1])
 
     return swapped(SnapshotServer, "_purge", purge)
+
+
+@mutant("numbers of another cluster are taken for those of this one", "R2", "R3", outbox="snapshots")
+def _() -> AbstractContextManager[Any]:
+    def is_of_another_cluster(*_: Any) -> Any:
+        return False
+        yield
+
+    return swapped(PostgresOutbox, "_is_of_another_cluster", is_of_another_cluster)
+
+
+@mutant("what nobody has read is never numbered again", "R2", "R3", outbox="snapshots")
+def _() -> AbstractContextManager[Any]:
+    right: Any = PostgresOutbox._is_of_another_cluster
+
+    def is_of_another_cluster(self: Any, cursor: Any, *others: Any) -> Any:
+        return cursor.seen != "1:1:" and (yield from right(self, cursor, *others))
+
+    return swapped(PostgresOutbox, "_is_of_another_cluster", is_of_another_cluster)
+
+
+@mutant("what is numbered again is seen by the snapshot of that", "R2", "R3", outbox="snapshots")
+def _() -> AbstractContextManager[Any]:
+    right: Any = SnapshotServer._rebase
+
+    def rebase(self: Any, *values: Any) -> Any:
+        right(self, *values)
+        return [(self._snapshot(),)]
+
+    return swapped(SnapshotServer, "_rebase", rebase)
+
+
+@mutant("what is set aside is not kept", "R2", "R3")
+def _() -> AbstractContextManager[Any]:
+    def set_aside(self: Any, _done: Any, stored: Any, _attempts: int) -> None:
+        self._held.add(stored.event.ordering_key)
+
+    return swapped(PartPublisher, "_set_aside", set_aside)
+
+
+@mutant("what is set aside does not hold its key", "R3")
+def _() -> AbstractContextManager[Any]:
+    def set_aside(_self: Any, done: Any, stored: Any, attempts: int) -> None:
+        done.parked.append(ParkedEvent(stored=stored, error=None, attempts=attempts))
+
+    return swapped(PartPublisher, "_set_aside", set_aside)
+
+
+@mutant("whatever publish raises is taken for the fault of each event", "R5")
+def _() -> AbstractContextManager[Any]:
+    async def search(self: Any, wave: Any, error: Exception) -> Any:
+        return [publishing._cause(answer) for answer in await self._send_apart(wave, error)]
+
+    return swapped(PartPublisher, "_search", search)
 
 
 def _dirty() -> AbstractContextManager[Any]:

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from semel.core.claim_rules import count_failure
-from semel.core.operations import Claim, CountFailure, CountRecords, Query, Scan
+from semel.core.operations import Claim, CountFailure, CountRecords, Query, Scan, SkipRecords
 from semel.core.record import StoredRecord, erase_record
 from semel.stores import memory
 from semel.stores.dynamodb import items
@@ -157,6 +157,15 @@ def _() -> AbstractContextManager[Any]:
     return swapped(find=change)
 
 
+@mutant("how far records reach is told of all scopes", "reach")
+def _() -> AbstractContextManager[Any]:
+    def change(_self: Server, operation: Any) -> Query:
+        found: Query = operation.query
+        return replace(found, scope=None) if isinstance(operation, SkipRecords) else found
+
+    return finding(change)
+
+
 SEARCH_MUTANTS: list[Mutant] = []
 
 
@@ -244,6 +253,18 @@ def _() -> AbstractContextManager[Any]:
 
 
 STALLING = with_changes(BY_NAME["searched and purged"], faults=("stall",), budget=1, stall=1.2)
+
+
+@record_mutant("how far records reach counts one too many", "searched", "reach")
+def _() -> AbstractContextManager[Any]:
+    right = Table.look
+
+    def look(self: Table, operation: Any, now: int) -> Any:
+        if isinstance(operation, SkipRecords):
+            operation = SkipRecords(operation.query, operation.number + 1)
+        return right(self, operation, now)
+
+    return patch.object(Table, "look", look)
 
 
 @record_mutant("a count leaves out what has expired and is still there", STALLING, "count")

@@ -38,6 +38,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
     Terms,
     TransactionJoined,
 )
@@ -60,8 +61,8 @@ FINGERPRINTS: Final = (fingerprint({"amount": 1}), fingerprint({"amount": 2}))
 LEASE, KEEP, QUIET = 300, 1_000, 200
 START: Final = 1_700_000_000_000_000
 LANE = 0
-_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed, ReadHistory, Scan, CountRecords)
-_SEARCHING: Final = (Scan, CountRecords)
+_SEARCHING: Final = (Scan, CountRecords, SkipRecords)
+_DECIDING: Final = (Resolve, Reopen, CountFailure, Erase, Purge, MarkLapsed, ReadHistory, *_SEARCHING)
 Sends = Callable[[Act, bool, bool], bool]
 
 
@@ -168,6 +169,7 @@ class Sequence:
         for query in QUERIES if self.kind.joins else ():
             self._act(sessions, LANE, Scan(query, None, 10))
             self._act(sessions, LANE, CountRecords(query))
+            self._act(sessions, LANE, SkipRecords(replace(query, operation=None), 1))
 
     def _act(self, sessions: list[Session], number: int, act: Any) -> None:
         expected = self.model.apply(sessions[number], act, self.clock.now)
@@ -309,7 +311,8 @@ class Sequence:
         """What is found by what claims have said, or how many there are."""
         del key
         query = dice.choice(QUERIES)
-        return Scan(query, None, 10) if dice.random() < 0.5 else CountRecords(query)
+        skip = SkipRecords(replace(query, operation=None, newest_first=dice.random() < 0.5), dice.randrange(3))
+        return dice.choice((Scan(query, None, 10), CountRecords(query), skip))
 
     def erase(self, dice: random.Random, key: Key) -> Operation:
         """What may be personal has to go."""

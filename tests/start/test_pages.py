@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from pathlib import Path
+from subprocess import PIPE
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from examples.launching import postgresql
-from examples.launching.children import DidNotStart
+from examples.launching.children import Child, DidNotStart
+from examples.launching.folders import held_folder
 from examples.launching.postgresql import ServerMissing, find_programs
 from examples.start import stores
+from examples.start.console import make_app
 from examples.start.folders import own_folder
-from examples.start.operations import Operation, Operations, ServiceSummary
+from examples.start.operations import LATEST_PATH, Operation, Operations, ServiceSummary
 from examples.start.pages import Pages
 from examples.start.runs import Button, Outcome, Runs, Service, Tell
-from examples.start.stores import SqliteStores, check_clients
+from examples.start.stores import PostgresqlStores, SqliteStores, check_clients
+from examples.start.troubles import hospital, sending
+from examples.start.troubles.hospital import HospitalTroubles
+from examples.start.troubles.payments import Shop
 from examples.start.troubles.sending import describe_answers
+from tests.processes import child
 
 pytestmark = pytest.mark.anyio
 
@@ -145,6 +156,70 @@ def test_a_folder_that_a_killed_run_left_is_removed_and_one_in_use_is_kept(
         assert first.exists()
         assert second.exists()
     assert list((tmp_path / ".start").glob("run-*")) == []
+
+
+def test_a_server_that_was_left_by_a_kill_is_ended_and_its_folder_removed(tmp_path: Path) -> None:
+    data = tmp_path / "server-left" / "data"
+    data.mkdir(parents=True)
+    with child([sys.executable, "-c", "input()", str(data)], stdin=PIPE) as left:
+        (data / "postmaster.pid").write_text(f"{left.pid}\n{data}\n")
+        with held_folder(tmp_path, "server-", end=postgresql.end_left) as own:
+            assert left.wait() == -signal.SIGKILL
+            assert not data.parent.exists()
+            assert own.exists()
+
+
+def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(tmp_path: Path) -> None:
+    data = tmp_path / "server-left" / "data"
+    data.mkdir(parents=True)
+    with child([sys.executable, "-c", "input()"], stdin=PIPE) as other:
+        (data / "postmaster.pid").write_text(f"{other.pid}\n{data}\n")
+        with held_folder(tmp_path, "server-", end=postgresql.end_left):
+            assert other.poll() is None
+
+
+async def test_a_server_that_two_have_stopped_comes_back_when_both_let_it() -> None:
+    sent: list[signal.Signals] = []
+    server = PostgresqlStores(cast("Child", SimpleNamespace(send=sent.append)), "postgresql://127.0.0.1:1/{}")
+    async with server.stop("hotel"):
+        async with server.stop("payments"):
+            pass
+        assert sent == [signal.SIGUSR1]
+    assert sent == [signal.SIGUSR1, signal.SIGUSR2]
+
+
+async def test_a_bulk_is_followed_although_its_service_has_no_store_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "_PAUSE", 0)
+    answers = iter([httpx.Response(503), httpx.Response(500), httpx.Response(200, json={"state": "completed"})])
+    transport = httpx.MockTransport(lambda _: next(answers))
+    async with httpx.AsyncClient(transport=transport, base_url="http://payments") as client:
+        assert await Shop(client).follow("/bulk/7") == {"state": "completed"}
+
+
+async def test_a_process_is_started_although_its_service_has_no_store_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "_PAUSE", 0)
+    answers = iter([httpx.Response(500), httpx.Response(303, headers={"location": "/instances/7"})])
+    transport = httpx.MockTransport(lambda _: next(answers))
+    monkeypatch.setattr(
+        hospital, "make_client", lambda _: httpx.AsyncClient(transport=transport, base_url="http://hospital")
+    )
+    settings = SimpleNamespace(insurer="http://insurer", database="sqlite://")
+    troubles = HospitalTroubles("http://hospital", cast("Any", SimpleNamespace(settings=settings)), cast("Any", None))
+    try:
+        assert await troubles._begin() == "7"
+    finally:
+        troubles.close()
+
+
+async def test_the_console_answers_to_its_own_name_alone() -> None:
+    transport = httpx.ASGITransport(make_app({}, {}))
+    async with httpx.AsyncClient(transport=transport, base_url="http://rebound.example") as client:
+        assert (await client.get(LATEST_PATH)).status_code == 400
+        assert (await client.get(LATEST_PATH, headers={"host": "127.0.0.1:8001"})).status_code == 200
 
 
 def test_a_machine_without_postgresql_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

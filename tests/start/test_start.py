@@ -151,7 +151,7 @@ def test_every_button_says_what_happened_and_ctrl_c_leaves_nothing_for_the_next_
         _take_pictures(browser, run.address)
         _end(run, signal.SIGINT)
         assert run.process.returncode == 0
-    assert sorted(path.name for path in (tmp_path / ".start").iterdir()) == [".gitignore", "lock"]
+    assert sorted(path.name for path in (tmp_path / ".start").iterdir()) == [".gitignore", ".run-lock"]
     with socket.create_server(("127.0.0.1", int(port))):
         pass
     with launched(tmp_path, "--port", port) as again:

@@ -11,23 +11,10 @@ from typing import Any
 import pytest
 
 from semel.deadlines import Deadlines, Extend
+from tests.virtual_loop import VirtualLoop
 
 EVERY = 10.0
 DEADLINE = 3 * EVERY
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop in which the time until the next timer takes no time."""
-
-    _now = 0.0
-
-    def time(self) -> float:
-        return self._now
-
-    def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self._now = max(self._now, self._scheduled[0].when())  # type: ignore[attr-defined]
-        super()._run_once()  # type: ignore[misc]
 
 
 class Server:
@@ -36,6 +23,8 @@ class Server:
     def __init__(self, loop: asyncio.AbstractEventLoop, fails: Callable[[str, float], bool], end_after: float) -> None:
         self._loop, self._fails, self._end_after = loop, fails, end_after
         self.extended: list[float] = []
+        self.tokens: dict[Any, float] = {}
+        """When each was extended last."""
         self.failed: list[float] = []
         self.deadlines: Deadlines | None = None
 
@@ -46,6 +35,7 @@ class Server:
         async def extend(tokens: Sequence[Any]) -> None:
             self._answer("extend")
             self.extended.append(self._loop.time())
+            self.tokens |= dict.fromkeys(tokens, self._loop.time())
 
         yield extend
 
@@ -108,3 +98,74 @@ def test_after_a_failure_the_times_are_regular_again() -> None:
     failures = iter([True])
     server = extensions(lambda what, _: what == "extend" and next(failures, False))
     assert server.extended[:3] == [12.5, 22.5, 32.5]
+
+
+LONGEST = 50.0
+
+
+def last_extensions(*steps: tuple[float, Callable[[Deadlines], None]]) -> dict[Any, float]:
+    """Have things happen at these times, and give when each token was extended last."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        server = Server(loop, lambda *_: False, end_after=4 * LONGEST)
+        server.deadlines = Deadlines(server.connect, every=EVERY, longest=LONGEST, clock=loop.time)
+        for at, step in (*steps, (4 * LONGEST, ended)):
+            loop.call_at(at, step, server.deadlines)
+        runner.run(server.deadlines._main())
+    return server.tokens
+
+
+def ended(deadlines: Deadlines) -> None:
+    assert deadlines._end is not None
+    deadlines._end.set()
+
+
+def held(token: str, *, behind: str | None = None) -> Callable[[Deadlines], None]:
+    return lambda deadlines: deadlines.hold(token, behind=behind)
+
+
+def begun(token: str) -> Callable[[Deadlines], None]:
+    return lambda deadlines: deadlines.begin(token)
+
+
+def released(token: str) -> Callable[[Deadlines], None]:
+    return lambda deadlines: deadlines.release(token)
+
+
+def test_what_waits_behind_a_wedged_handler_comes_free() -> None:
+    assert last_extensions((5, held("wedged")), (6, begun("wedged")), (7, held("waiting")))["waiting"] == 50.0
+
+
+def test_what_is_held_and_extended_no_longer_is_over() -> None:
+    found: list[bool] = []
+    ask = (lambda deadlines: found.append(deadlines.is_over("wedged")),)
+    steps = [(4.0, *ask), (5.0, held("wedged")), (6.0, begun("wedged")), (55.0, *ask), (57.0, *ask)]
+    last_extensions(*steps, (58.0, released("wedged")), (59.0, *ask))
+    assert found == [False, False, True, False]
+
+
+def test_what_waits_is_extended_from_its_receipt_on() -> None:
+    assert last_extensions((5, held("wedged")), (6, begun("wedged")), (45, held("late")))["late"] == 90.0
+
+
+def test_what_waits_is_extended_while_handlers_begin() -> None:
+    others = [(at, begun(f"other {at}")) for at in (45.0, 85.0)]
+    assert last_extensions((5, held("waiting")), *others)["waiting"] == 130.0
+
+
+def test_what_is_behind_a_wedged_one_comes_free_although_others_begin() -> None:
+    others = [(at, begun(f"other {at}")) for at in (45.0, 85.0, 125.0)]
+    first = [(5.0, held("wedged")), (6.0, held("next", behind="wedged")), (7.0, held("last", behind="next"))]
+    found = last_extensions(*first, (8.0, begun("wedged")), *others)
+    assert found == {"wedged": 50.0, "next": 50.0, "last": 50.0}
+
+
+def test_what_was_behind_one_that_ended_waits_by_itself() -> None:
+    steps = [
+        (5.0, held("first")),
+        (6.0, held("next", behind="first")),
+        (7.0, begun("first")),
+        (25.0, released("first")),
+    ]
+    assert last_extensions(*steps)["next"] == 50.0
+    assert last_extensions(*steps, (45.0, begun("another")))["next"] == 90.0

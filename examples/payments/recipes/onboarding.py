@@ -9,17 +9,18 @@ from typing import Any, Final
 
 import msgspec
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from examples.payments.parts import Parts
-from examples.payments.problems import Refused, read_body
+from examples.payments.problems import Refused, read_body, reused
 from examples.payments.tables import Account, Credential
 from semel.http import transaction
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_EMAIL: Final = re.compile(r"[^@\s]{1,64}@[^@\s]{1,180}")
+_EMAIL: Final = re.compile(r"[^@\s\x00]{1,64}@[^@\s\x00]{1,180}")
 
 
 class Application(msgspec.Struct, frozen=True):
@@ -41,18 +42,33 @@ class Application(msgspec.Struct, frozen=True):
 async def open_account(
     session: AsyncSession, account_id: str, application: Application, now: datetime
 ) -> dict[str, Any]:
-    """The account with its key, in the caller's transaction."""
+    """The account with its key, in the caller's transaction; the one that is there, where the key made it before."""
+    opened = {"account_id": account_id, "name": application.name, "email": application.email}
+    known = await session.get(Account, account_id)
+    if known is not None:
+        credential = await session.get(Credential, application.api_key_sha256)
+        holder = None if credential is None else credential.account_id
+        if (known.name, known.email, holder) != (application.name, application.email, account_id):
+            raise reused("account")
+        return opened
     if await session.scalar(select(Account.id).where(Account.email == application.email)):
-        raise Refused(
-            409, "email-taken", "Nothing was done: this address has an account. Sign in, or take another one."
-        )
+        raise _taken("this address has an account. Sign in, or take another one.")
     if await session.get(Credential, application.api_key_sha256) is not None:
-        raise Refused(409, "email-taken", "Nothing was done: this API key opens an account already. Make another one.")
-    session.add(Account(id=account_id, name=application.name, email=application.email, created_at=now))
-    await session.flush()
-    session.add(Credential(digest=application.api_key_sha256, account_id=account_id, kind="key", created_at=now))
-    await session.flush()
-    return {"account_id": account_id, "name": application.name, "email": application.email}
+        raise _taken("this API key opens an account already. Make another one.")
+    # Closes the race of two who ask at once for one address, or with one API key: the second waits for the first.
+    try:
+        async with session.begin_nested():
+            session.add(Account(id=account_id, name=application.name, email=application.email, created_at=now))
+            await session.flush()
+            digest = application.api_key_sha256
+            session.add(Credential(digest=digest, account_id=account_id, kind="key", created_at=now))
+    except IntegrityError:
+        raise _taken("this address or this API key has just got an account. Sign in, or take others.") from None
+    return opened
+
+
+def _taken(what: str) -> Refused:
+    return Refused(409, "email-taken", f"Nothing was done: {what}")
 
 
 async def handle(parts: Parts, request: Request) -> Response:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from examples.payments.money import check_amount, show
 from examples.payments.parts import Parts
 from examples.payments.paying import check_names
-from examples.payments.problems import not_found, read_body
+from examples.payments.problems import not_found, read_body, reused
 from examples.payments.tables import Order
 from semel.http import transaction
 
@@ -54,7 +54,11 @@ class Basket(msgspec.Struct, frozen=True):
 async def create_order(
     session: AsyncSession, order_id: str, account_id: str, basket: Basket, *, currency: str, now: datetime
 ) -> Order:
-    """The order, in the caller's transaction."""
+    """The order, in the caller's transaction; the one that is there, where the key is older than semel remembers."""
+    known = await session.get(Order, order_id)
+    if known is not None:
+        _check_is_same(known, basket)
+        return known
     order = Order(
         id=order_id,
         account_id=account_id,
@@ -67,6 +71,12 @@ async def create_order(
     session.add(order)
     await session.flush()
     return order
+
+
+def _check_is_same(known: Order, basket: Basket) -> None:
+    kept = (known.customer_id, msgspec.convert(known.lines, list[OrderLine]))
+    if kept != (basket.customer_id, basket.lines):
+        raise reused("order")
 
 
 async def handle(parts: Parts, request: Request) -> Response:
@@ -82,8 +92,11 @@ async def handle(parts: Parts, request: Request) -> Response:
 
 async def handle_read(parts: Parts, request: Request) -> Response:
     """`GET /orders/{id}`."""
+    order_id: str = request.path_params["id"]
+    if not order_id.isprintable():
+        raise not_found("order")  # the id of nothing, and PostgreSQL would not even look for some
     async with parts.database.reading() as session:
-        order = await session.get(Order, request.path_params["id"])
+        order = await session.get(Order, order_id)
     if order is None or order.account_id != request.state.account.id:
         raise not_found("order")
     return JSONResponse(_describe(order))

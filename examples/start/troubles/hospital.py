@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,9 +15,18 @@ from examples.hospital.instances import Instance, Instances, TaskRun
 from examples.hospital.processes import HospitalProcesses
 from examples.start.runs import Button, Outcome, Tell
 from examples.start.stores import Stores
-from examples.start.troubles.sending import FIFTY, STOPPED_FOR, Faults, count, make_client, say_times
+from examples.start.troubles.sending import (
+    FIFTY,
+    STOPPED_FOR,
+    Faults,
+    count,
+    make_client,
+    say_times,
+    send_until_answered,
+)
 
 _POLL = 0.1
+T = TypeVar("T")
 
 
 class HospitalTroubles:
@@ -87,8 +97,11 @@ class HospitalTroubles:
     async def _begin(self, path: str = "/instances") -> str:
         """Start a process; gives its number."""
         async with make_client(self._address) as client:
-            answer = await client.post(path)
-        return str(answer.headers["location"]).rpartition("/")[2]
+            answers = await send_until_answered(lambda: client.post(path))
+        assert answers[-1] is not None
+        if answers[-1].is_error:
+            answers[-1].raise_for_status()
+        return str(answers[-1].headers["location"]).rpartition("/")[2]
 
     async def _wait_for_ends(self, tell: Tell, starts: Sequence[str], line: str) -> list[TaskRun]:
         """Wait until processes have ended; gives what they asked for."""
@@ -96,20 +109,17 @@ class HospitalTroubles:
         ended = 0
         while ended < len(starts):
             await asyncio.sleep(_POLL)
-            try:
-                instances = [await self._read(name) for name in starts[ended:]]
-            except SQLAlchemyError:
-                continue  # the store is away, or was a moment ago
+            instances = [await self._read(name) for name in starts[ended:]]
             if stopped := next((one for one in instances if one.state == "stopped"), None):
                 raise RuntimeError(f"The process {stopped.id} stopped: {stopped.why}")
             while ended < len(starts) and instances[ended - len(starts)].state == "ended":
                 ended += 1
             if len(starts) > 1:
                 tell(f"{line} {ended} of them have ended.")
-        return [run for name in starts for run in await asyncio.to_thread(self._instances.runs, name)]
+        return [run for name in starts for run in await _read_until_answered(partial(self._instances.runs, name))]
 
     async def _read(self, name: str) -> Instance:
-        found = await asyncio.to_thread(self._instances.get, name)
+        found = await _read_until_answered(partial(self._instances.get, name))
         assert found is not None
         return found
 
@@ -124,6 +134,15 @@ class HospitalTroubles:
             f"{count('payment', len(payments))} in the books."
         )
         return Outcome(f"{line} {end}", asked, 2, len(claims) + len(payments))
+
+
+async def _read_until_answered(read: Callable[[], T]) -> T:
+    """What a read of the database gives, once that is there: another service may have stopped the server of all."""
+    while True:
+        try:
+            return await asyncio.to_thread(read)
+        except SQLAlchemyError:
+            await asyncio.sleep(_POLL)
 
 
 async def _entries(address: str, kind: str, claim: str) -> list[dict[str, Any]]:

@@ -60,13 +60,19 @@ class Shop:
 
     async def follow(self, bulk: str) -> dict[str, Any]:
         """How far a bulk is."""
-        found: dict[str, Any] = (await self.client.get(bulk)).raise_for_status().json()
+        found: dict[str, Any] = (await self._get(bulk)).json()
         return found
 
     async def read_results(self, bulk: str) -> list[dict[str, Any]]:
         """What became of each line of a bulk."""
-        answer = (await self.client.get(f"{bulk}/results")).raise_for_status()
+        answer = await self._get(f"{bulk}/results")
         return [json.loads(line) for line in answer.text.splitlines()]
+
+    async def _get(self, path: str) -> httpx.Response:
+        """An answer, once there is one: another service may have stopped the server of all."""
+        answers = await send_until_answered(lambda: self.client.get(path))
+        assert answers[-1] is not None
+        return answers[-1].raise_for_status()
 
 
 class PaymentsTroubles:

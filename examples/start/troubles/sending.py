@@ -41,7 +41,11 @@ async def send_until_answered(send: Send) -> list[httpx.Response | None]:
 
 
 def _is_final(answer: httpx.Response) -> bool:
-    return answer.is_success or (answer.is_client_error and "retry-after" not in answer.headers)
+    return (
+        answer.is_success
+        or answer.has_redirect_location
+        or (answer.is_client_error and "retry-after" not in answer.headers)
+    )
 
 
 async def send_fifty_times(send: Send) -> list[httpx.Response | None]:

@@ -9,15 +9,18 @@ from typing import Any, Final
 
 from semel.batch.async_runner import AsyncRunner
 from semel.batch.concurrency import async_join_spawned, async_spawn, sync_join_spawned, sync_spawn
-from semel.batch.control import PAGE_OF_RESULTS, list_page, read_batch, result_of, results_page
+from semel.batch.control import PAGE_OF_RESULTS, list_page, read_again, read_status, result_of, results_page
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
+from semel.batch.pace import pace_of
 from semel.batch.settings import RunSettings
 from semel.batch.sources import ItemReader, Source, async_lots, sync_lots
 from semel.batch.status import BatchStatus, status_of
 from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
+from semel.core.batch.operations import BatchFound
+from semel.core.batch.rows import follow_doubts
 from semel.core.batch.values import BATCH, State, StoredBatch
 from semel.core.flow import Flow
 from semel.core.key import SHARED
@@ -57,9 +60,18 @@ class AsyncActions:
             await self.perform(loading.open())
             await self._add_all(loading, source, reader)
             batch: StoredBatch = await self.perform(loading.finish())
+        except Exception:
+            await self._abandon(loading)
+            raise
         finally:
             await self._give_back(call)
         return batch
+
+    async def _abandon(self, loading: Loading) -> None:
+        try:
+            await self.perform(loading.abandon())
+        except TryLater:
+            return  # it stays as one that nobody goes on loading
 
     async def _add_all(self, loading: Loading, source: Source, reader: ItemReader) -> None:
         """Add lots one after the other, each while the next is read. However reading ends, the last one is added."""
@@ -81,25 +93,33 @@ class AsyncActions:
         runner = AsyncRunner(self._engine, batch, settings)
         if tell_stop is not None:
             tell_stop(runner.stop)
+        await runner.persist(partial(self._follow, batch))
         await runner.begin()
         await runner.run()
         status: BatchStatus = await runner.persist(partial(self.status, batch))
         return status
 
+    async def _follow(self, batch: StoredBatch) -> None:
+        """See what was decided about doubts since somebody ran the batch last."""
+        await self.perform(follow_doubts(batch, "run"))
+
     async def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return status_of(await self.perform(read_batch(batch.scope, batch.id)))
+        return self._told(await self.perform(read_status(batch)))
 
     async def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
-        return status_of(await self.perform(flow))
+        return self._told(await self.perform(flow))
+
+    def _told(self, found: BatchFound) -> BatchStatus:
+        return status_of(found, pace_of(self._engine).rate(found))
 
     async def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> AsyncIterator[ItemResult[Any]]:
         """What became of items, in their order."""
         if batch.state == "loading":  # when it was found
-            batch = (await self.perform(read_batch(batch.scope, batch.id))).known
+            batch = (await self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in await self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
@@ -148,9 +168,18 @@ class SyncActions:
             self.perform(loading.open())
             self._add_all(loading, source, reader)
             batch: StoredBatch = self.perform(loading.finish())
+        except Exception:
+            self._abandon(loading)
+            raise
         finally:
             self._give_back(call)
         return batch
+
+    def _abandon(self, loading: Loading) -> None:
+        try:
+            self.perform(loading.abandon())
+        except TryLater:
+            return  # it stays as one that nobody goes on loading
 
     def _add_all(self, loading: Loading, source: Source, reader: ItemReader) -> None:
         """Add lots one after the other, each while the next is read. However reading ends, the last one is added."""
@@ -172,25 +201,33 @@ class SyncActions:
         runner = SyncRunner(self._engine, batch, settings)
         if tell_stop is not None:
             tell_stop(runner.stop)
+        runner.persist(partial(self._follow, batch))
         runner.begin()
         runner.run()
         status: BatchStatus = runner.persist(partial(self.status, batch))
         return status
 
+    def _follow(self, batch: StoredBatch) -> None:
+        """See what was decided about doubts since somebody ran the batch last."""
+        self.perform(follow_doubts(batch, "run"))
+
     def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return status_of(self.perform(read_batch(batch.scope, batch.id)))
+        return self._told(self.perform(read_status(batch)))
 
     def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
-        return status_of(self.perform(flow))
+        return self._told(self.perform(flow))
+
+    def _told(self, found: BatchFound) -> BatchStatus:
+        return status_of(found, pace_of(self._engine).rate(found))
 
     def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> Iterator[ItemResult[Any]]:
         """What became of items, in their order."""
         if batch.state == "loading":  # when it was found
-            batch = (self.perform(read_batch(batch.scope, batch.id))).known
+            batch = (self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)

@@ -5,12 +5,14 @@
 - The row of an item follows its record. Taking a page over means to note what is done without running it.
 - An error that was seen ends an item once its attempts are used up. What nobody saw the end of runs again, is asked
   about, or is held, as the policy says.
+- What is no error of an item ends the run, never a worker alone: the others let their items end, and all is given back.
 - Nothing of a batch is lost with this process: all that it holds are leases.
 """
 
 from __future__ import annotations
 
 import functools
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal, cast
@@ -19,11 +21,13 @@ import msgspec
 
 from semel.batch.concurrency import (
     AsyncEvent,
+    WasCancelled,
+    async_is_cut_off,
     async_let_others_run,
     async_run_side_by_side,
 )
-from semel.batch.ends import failure_of, is_rolled_back, pause_after, status_of_record, tell_ends
-from semel.batch.items import SKIPPED, Item, Skip, refuse_sealed_items
+from semel.batch.ends import failure_of, is_rolled_back, pause_after, tell_ends
+from semel.batch.items import Item, Skip, refuse_sealed_items
 from semel.batch.settings import PageStopped, PageWork, PendingEnd, ReadyItem, RunSettings, most_failed
 from semel.core import codec
 from semel.core.batch.operations import (
@@ -41,8 +45,10 @@ from semel.core.batch.operations import (
     SettleItems,
     TakePage,
 )
+from semel.core.batch.rows import status_of_record
 from semel.core.batch.values import (
     PAGE,
+    SKIPPED,
     BatchPage,
     ItemStatus,
     StoredBatch,
@@ -97,7 +103,7 @@ _RESERVED_FOR: Final = 0.2
 """Seconds of the rate that are reserved together."""
 _PAGES: Final = 50
 _SOON: Final = 30
-"""More is claimed ahead where what was claimed before was begun within this part of a lease."""
+"""So much is claimed ahead as is begun within this part of a lease."""
 _SENDERS: Final = 2
 """So many lists of ends are on their way at the same time."""
 _STOPPED: Final = Failure("semel.BatchStopped", "the run ended before the handler was called")
@@ -112,6 +118,20 @@ _NOT_COMMITTED: Final = (
 def _once(operation: Any) -> Flow[Any]:
     answer = yield from ask(operation)
     return answer
+
+
+async def _call_handler(handler: Callable[[], Any]) -> Any:
+    """Call the handler of an item.
+
+    Raises:
+        WasCancelled: something that it waited for was cancelled, and not the handler itself.
+    """
+    try:
+        return await async_call_function(handler)
+    except CancelledError as error:
+        if async_is_cut_off():
+            raise
+        raise WasCancelled(str(error)) from error
 
 
 class AsyncItemCall(AsyncCall[Any]):
@@ -141,7 +161,7 @@ class AsyncItemCall(AsyncCall[Any]):
             kind = type(wanted)
             if kind is Claim and self._ready.answer is not None:
                 answer, self._ready.answer = self._ready.answer, None
-                self.asked_at = self._ready.claimed_at  # its lease began then
+                self.asked_at = self._runner.begin_claimed(self._ready)
                 return self._give(answer)
             if kind is Complete or kind is Fail:
                 return self._runner.settle(self._ready.work, self.item.position, wanted)
@@ -158,7 +178,7 @@ class AsyncItemCall(AsyncCall[Any]):
         try:
             seen = Item(item.id, handler.decode_item(item.data), item.position, self.number, self.in_doubt)
             given = handler.arguments(seen, item.data, self.attempt, self._session)
-            value = await async_call_function(functools.partial(handler.function, **given))
+            value = await _call_handler(functools.partial(handler.function, **given))
             if isinstance(value, Skip):
                 raise value
         except Exception as error:
@@ -173,8 +193,9 @@ class AsyncItemCall(AsyncCall[Any]):
 
     def _ending(self, error: BaseException) -> Literal["final", "retry", "doubt"]:
         policy = self.request.policy
-        if not isinstance(error, Exception):
-            return "doubt"
+        is_cut_off = not isinstance(error, Exception)
+        if is_cut_off or (isinstance(error, WasCancelled) and policy.in_doubt != "rerun"):
+            return "doubt"  # nobody saw how far it came
         if isinstance(error, policy.final_errors) or self.number >= self._runner.settings.max_attempts:
             return "final"
         # Under another policy a doubt would wait for a person or a hook, and this end was seen.
@@ -204,10 +225,11 @@ class AsyncRunner:
         self._works: dict[int, PageWork] = {}
         self._ends: deque[PendingEnd] = deque()
         self._over = AsyncEvent()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._are_all_taken = False
         self._look_at = self._poll_at = self._filled_at = 0.0
         self._soon = settings.policy.lease_for.total_seconds() / _SOON
+        self._lot = self._filled = 0
         self._pause = _FIRST_LOOK
         self._failed = 0
         self._failed_before = 0
@@ -231,11 +253,13 @@ class AsyncRunner:
         Raises:
             UsageError: the program has to be changed.
             StoreUnavailable: the store did not answer for too long.
+            BaseException: a handler raised it, such as SystemExit, which is no error of its item alone.
         """
         if self.batch.state != "running":
             return
         try:
-            await async_run_side_by_side(self._work, min(self.settings.concurrency, max(self.batch.total, 1)))
+            count = min(self.settings.concurrency, max(self.batch.total, 1))
+            await async_run_side_by_side(self._work, count, self.stop)
         finally:
             await self._leave()
         if self._error is not None:
@@ -252,7 +276,7 @@ class AsyncRunner:
                     await self._run_page(ready.work)
                 else:
                     await self._run_item(ready, ready.item)
-        except Exception as error:  # noqa: BLE001 - the others let their items end before it is raised
+        except BaseException as error:  # noqa: BLE001 - the others let their items end before it is raised
             self._error = self._error or error
             self._over.set()
         finally:
@@ -331,7 +355,7 @@ class AsyncRunner:
         now = self.engine.clock.monotonic()
         for due, ready in [one for one in self._later if one[0] <= now]:
             self._later.remove((due, ready))
-            self._unclaimed.append(ready)
+            (self._unclaimed if ready.answer is None else self._ready).append(ready)
         if self._unclaimed:
             await self._claim_some()
             return 0.0
@@ -347,18 +371,54 @@ class AsyncRunner:
         return self._pause
 
     async def _claim_some(self) -> None:
-        """Claim as many items as there are workers, together; unless a crash would leave them in doubt."""
-        most = max(self.settings.concurrency, self.batch.page)
-        some = [self._unclaimed.popleft() for _ in range(min(len(self._unclaimed), most))]
+        """Claim some items together; unless a crash would leave them in doubt, which holds or asks about them."""
         policy = self.settings.policy
-        if self.settings.transaction is None and policy.in_doubt == "rerun" and policy.store_down == "refuse":
+        is_ahead = self.settings.transaction is None and policy.in_doubt == "rerun" and policy.store_down == "refuse"
+        most = max(self.settings.concurrency, self.batch.page)
+        count = min(len(self._unclaimed), self._next_lot(most) if is_ahead else most)
+        some = [self._unclaimed.popleft() for _ in range(count)]
+        if is_ahead:
             claims = tuple(self._claim(ready) for ready in some)
             asked_at = self.engine.clock.monotonic()
             claimed = await self.ask(ClaimItems(claims))
             for ready, answer in zip(some, claimed.answers, strict=True):
                 ready.answer, ready.claimed_at = answer, asked_at
+            self._keep_claims([ready for ready in some if isinstance(ready.answer, Granted)], asked_at)
         self._ready.extend(some)
+        self._filled = len(self._ready)
         self._filled_at = self.engine.clock.monotonic()
+
+    def _next_lot(self, most: int) -> int:
+        """How many items to claim together: what begins soon, by how quickly the last ones began.
+
+        A crash counts an attempt of whatever was claimed, so what waits for slow ones is better not claimed yet.
+        """
+        if not self._lot:
+            rate = self.settings.rate
+            begins = (
+                self.settings.concurrency if rate is None else min(self.settings.concurrency, int(rate * self._soon))
+            )
+        else:
+            begun, passed = self._filled - len(self._ready), self.engine.clock.monotonic() - self._filled_at
+            begins = min(self._lot * 2, int(begun / passed * self._soon) if passed else most)
+        self._lot = max(1, min(begins, most))
+        return self._lot
+
+    def _keep_claims(self, some: Sequence[ReadyItem], asked_at: float) -> None:
+        """Keep claims alive until their items begin: before that, a worker may be busy for longer than a lease."""
+        leases = [ready.answer.lease for ready in some if isinstance(ready.answer, Granted)]
+        length = self.settings.policy.lease_for.total_seconds()
+        beats = self.engine.runtime().keep_claims(leases, length=length, asked=asked_at)
+        for ready, beat in zip(some, beats, strict=True):
+            ready.held = beat
+
+    def begin_claimed(self, ready: ReadyItem) -> float:
+        """Let go of the claim of an item, which its call keeps from now on; answers since when its lease counts."""
+        held, ready.held = ready.held, None
+        if held is None:
+            return ready.claimed_at
+        self.engine.runtime().release(held)
+        return held.counted_from
 
     def _claim(self, ready: ReadyItem) -> Claim:
         assert ready.item is not None  # noqa: S101 - a page is no item
@@ -464,7 +524,9 @@ class AsyncRunner:
         seconds = await run(ready, item)
         work = ready.work
         if seconds is not None:
-            self._later.append((self.engine.clock.monotonic() + seconds, ReadyItem(work, item)))
+            # One that was refused before its claim was looked at, by a limit of this process, keeps that claim.
+            again = ReadyItem(work, item) if ready.answer is None else ready
+            self._later.append((self.engine.clock.monotonic() + seconds, again))
             return
         work.open -= 1
         if not work.open:
@@ -603,7 +665,8 @@ class AsyncRunner:
             async with begin() as session:
                 await self._run_page_within(work, session)
         except Exception as error:
-            if isinstance(error, UsageError):
+            is_own = error is work.handler_error and not isinstance(error, context.SentFromPage)
+            if isinstance(error, UsageError) and not is_own:
                 raise
             await self._give_back(work)
             self._works.pop(work.page.page, None)
@@ -635,7 +698,7 @@ class AsyncRunner:
             raise call_errors.lease_lost_error(work.call.key)
         lease = call_errors.with_transaction(work.call.lease, entered)
         with context.joining(self.engine.store.name, joined), context.in_page():
-            ends = tuple([await self._run_in_page(item, session) for item in work.items])
+            ends = tuple([await self._run_in_page(work, item, session) for item in work.items])
         done = codec.encode(None, codec.shape_of(None), self.settings.policy.max_result)
         committing = CommitPage(self.batch.number, work.page, lease, done, ends)
         answer = (await self.engine.perform_on(joined, _once(committing))).answers[0]
@@ -644,12 +707,16 @@ class AsyncRunner:
         if not isinstance(answer, Recorded):
             raise call_errors.lease_lost_error(work.call.key)
 
-    async def _run_in_page(self, item: StoredItem, session: Any) -> ItemEnd:
+    async def _run_in_page(self, work: PageWork, item: StoredItem, session: Any) -> ItemEnd:
         await self._stop_page_if_over()
         handler, settings = self.settings.handler, self.settings
-        seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
-        given = handler.arguments(seen, item.data, None, session)
-        value = await async_call_function(functools.partial(handler.function, **given))
+        try:
+            seen = Item(item.id, handler.decode_item(item.data), item.position, 1, in_doubt=False)
+            given = handler.arguments(seen, item.data, None, session)
+            value = await _call_handler(functools.partial(handler.function, **given))
+        except Exception as error:
+            work.handler_error = error
+            raise
         if isinstance(value, Skip):
             raise value  # noting why takes a record: its page runs one by one
         outcome = codec.encode(value, settings.shape, settings.policy.max_result, settings.policy.redact)
@@ -776,8 +843,9 @@ class AsyncRunner:
 
     async def _leave(self) -> None:
         """Give back what was claimed and not begun, so that others need not wait for leases to end."""
-        for ready in self._ready:
+        for ready in (*self._ready, *(ready for _, ready in self._later)):
             if isinstance(ready.answer, Granted) and ready.item is not None:
+                self.begin_claimed(ready)
                 undo = ItemEnd(ready.item.position, None, undo_grant(ready.answer, _STOPPED))
                 self._ends.append(PendingEnd(ready.work, undo))
         try:

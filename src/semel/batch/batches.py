@@ -13,7 +13,7 @@ from semel.batch.control import ErasureReport, Retried, change, erase_subject, r
 from semel.batch.items import ItemResult, ResultStatus, make_item_handler, status_number
 from semel.batch.loading import Loading, encode_metadata
 from semel.batch.settings import Commit, ItemPolicyFields, RunSettings, make_settings
-from semel.batch.sources import AboutRule, Source, make_reader
+from semel.batch.sources import AboutRule, Source, check_source, make_reader
 from semel.batch.status import STATES, BatchState, BatchStatus
 from semel.core import codec
 from semel.core.batch.operations import OpenBatch
@@ -25,7 +25,7 @@ from semel.core.store import Capability
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import engine_of, refuse_unknown, shape_of
-from semel.errors import UsageError
+from semel.errors import KeyInvalid, UsageError
 from semel.transactions import transaction_of
 from semel.validation import Duration, to_timedelta
 
@@ -33,6 +33,13 @@ S = TypeVar("S", Semel, AsyncSemel)
 T = TypeVar("T")
 KEEP_FOR: Final = timedelta(days=30)
 ITEM_FIELDS: Final = frozenset(ItemPolicyFields.__annotations__)
+
+
+_NOT_OF_ITEMS: Final = {
+    "keep_for": "A batch is kept as a whole: give keep_for to start().",
+    "when_running": "Nobody waits for an item that another process runs: the batch goes on with the others.",
+    "wait_for": "Nobody waits for an item that another process runs: the batch goes on with the others.",
+}
 
 
 class Batch(Generic[S]):
@@ -264,6 +271,8 @@ class Batch(Generic[S]):
             after: go on after this position.
         """
         shape = codec.shape_of(codec.NO_ANNOTATION) if type is Any else shape_of(type)
+        if isinstance(after, bool) or not isinstance(after, int | None):
+            raise UsageError(f"after is the position of an item, not {after!r:.80}; nothing was read.")
         first = 0 if after is None else after + 1
         return self._actions.results(self._batch, status_number(status), shape, first)
 
@@ -355,11 +364,13 @@ class Batches(Generic[S]):
             BatchInvalid: some items cannot be loaded; all are counted, and the first thousand are named.
             BatchChanged: there is a batch of that id with other items, or for another operation.
             InProgress: another process has been loading it for an hour.
+            UsageError: something cannot be used so, or the batch was cancelled while it was loaded.
         """
-        key = Key.of(id, operation=operation)
+        key = Key.of(_id(id, "nothing was loaded"), operation=operation)
         name = key.value
         given = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
         kept = self._engine.kept_for(key.operation, given)
+        check_source(items, may_be_awaited=isinstance(self._engine, AsyncEngine))
         has_one_writer = self._engine.store.has_one_writer
         reader = make_reader(name, items, item_id, type, about, has_one_writer=has_one_writer)
         opening = OpenBatch(
@@ -385,7 +396,7 @@ class Batches(Generic[S]):
         Raises:
             RecordNotFound: there is none.
         """
-        return self._give(self._actions.perform(read_batch(self._scope, id)), type)
+        return self._give(self._actions.perform(read_batch(self._scope, _id(id, "nothing was read"))), type)
 
     @overload
     def list(self: Batches[AsyncSemel], *, state: BatchState | None = None) -> AsyncIterator[Batch[AsyncSemel]]: ...
@@ -458,7 +469,7 @@ def settings_of_run(
         UsageError: the handler or a setting cannot be used so.
     """
     (check_async_function if isinstance(engine, AsyncEngine) else check_sync_function)(handler)
-    refuse_unknown("run()", policy.keys() - ITEM_FIELDS, ITEM_FIELDS)
+    refuse_unknown("run()", policy.keys() - ITEM_FIELDS, ITEM_FIELDS, _NOT_OF_ITEMS)
     return make_settings(
         make_item_handler(handler, type_),
         engine.shapes.of(handler),
@@ -483,6 +494,12 @@ def stoppable(batch: Batch[S], tell_stop: TellStop) -> Batch[S]:
 
 def _actions_of(engine: Any) -> AsyncActions | SyncActions:
     return AsyncActions(engine) if isinstance(engine, AsyncEngine) else SyncActions(engine)
+
+
+def _id(given: object, outcome: str) -> str:
+    if not isinstance(given, str):
+        raise KeyInvalid(f"A batch is named by a text, not by a {type(given).__name__}; {outcome}.")
+    return given
 
 
 def _text(name: str, value: object) -> str:

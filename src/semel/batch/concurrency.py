@@ -12,10 +12,13 @@ from threading import Event as SyncEvent
 __all__ = [
     "AsyncEvent",
     "SyncEvent",
+    "WasCancelled",
+    "async_is_cut_off",
     "async_join_spawned",
     "async_let_others_run",
     "async_run_side_by_side",
     "async_spawn",
+    "sync_is_cut_off",
     "sync_join_spawned",
     "sync_let_others_run",
     "sync_run_side_by_side",
@@ -23,8 +26,23 @@ __all__ = [
 ]
 
 
-async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int) -> None:
-    """Run so many workers as tasks, to the end of all of them."""
+class WasCancelled(Exception):
+    """Something that a handler waited for was cancelled, and not the handler itself: an error of its item alone."""
+
+
+def async_is_cut_off() -> bool:
+    """Whether this task is being cancelled, or there is none to tell."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def sync_is_cut_off() -> bool:
+    """Nobody cancels a thread."""
+    return False
+
+
+async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int, _stop: Callable[[], None]) -> None:
+    """Run so many workers as tasks, to the end of all of them; they are cut off with the caller."""
     async with asyncio.TaskGroup() as group:
         for _ in range(count):
             group.create_task(_to_coroutine(work))
@@ -34,11 +52,15 @@ async def _to_coroutine(work: Callable[[], Awaitable[None]]) -> None:
     await work()
 
 
-def sync_run_side_by_side(work: Callable[[], None], count: int) -> None:
-    """Run so many workers in threads, to the end of all of them."""
+def sync_run_side_by_side(work: Callable[[], None], count: int, stop: Callable[[], None]) -> None:
+    """The same in threads: whoever interrupts the caller, as Ctrl-C does, waits for what they run, and no longer."""
     with ThreadPoolExecutor(count, thread_name_prefix="semel-batch") as threads:
-        for future in [threads.submit(copy_context().run, work) for _ in range(count)]:
-            future.result()
+        try:
+            for future in [threads.submit(copy_context().run, work) for _ in range(count)]:
+                future.result()
+        except BaseException:
+            stop()
+            raise
 
 
 def async_spawn(work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from semel.batch.ends import status_of_record
+from semel.batch.ends import is_record_of
 from semel.batch.items import STATUS_NAMES, ItemResult
 from semel.core import codec
 from semel.core.batch.operations import (
@@ -17,14 +17,14 @@ from semel.core.batch.operations import (
     ListBatches,
     ReadBatch,
     ReadItems,
-    ReadRecords,
     ReopenItems,
     SettleItems,
 )
-from semel.core.batch.values import BatchPage, ItemStatus, State, StoredBatch, StoredItem, item_digest, item_key
+from semel.core.batch.rows import follow_doubts, records_of, status_of_record
+from semel.core.batch.values import ENDED, BatchPage, ItemStatus, State, StoredBatch, StoredItem
 from semel.core.erasure.port import ErasureTally, SubjectErasure
 from semel.core.erasure.stored import ITEMS, ErasableItems
-from semel.core.fingerprint import Digest, Fingerprints
+from semel.core.fingerprint import Fingerprints
 from semel.core.flow import Flow, ask
 from semel.core.operations import Reopen, Reopened, Resolve, Resolved
 from semel.core.record import UNREADABLE, Failure, Note, Status, StoredRecord
@@ -35,6 +35,7 @@ PAGE_OF_BATCHES: Final = 100
 _PAGES: Final = 100
 _NOT_OWN: Final = (Status.RUNNING, Status.IN_DOUBT, Status.COMPLETED)
 """A record that says so is not the one of an item that has failed."""
+_RESULT_NOT_KEPT: Final = "semel.errors.ResultNotKept"
 _KEY_REUSED: Final = Failure(
     "semel.errors.KeyReused",
     "the key of this item was used before with other data, such as by an earlier batch of this id; it did not run. "
@@ -73,11 +74,44 @@ def read_batch(scope: str, id_: str) -> Flow[BatchFound]:
     return found
 
 
+def read_again(batch: StoredBatch) -> Flow[BatchFound]:
+    """A batch that was found before, as it is now, with its counts.
+
+    Raises:
+        RecordNotFound: it is not there any more, whatever has its id by now.
+    """
+    found = yield from read_batch(batch.scope, batch.id)
+    if found.known.number != batch.number:
+        raise RecordNotFound(
+            f"The batch {batch.id!r} has expired, and another one has its id by now; nothing was changed. Get it anew."
+        )
+    return found
+
+
+def read_status(batch: StoredBatch) -> Flow[BatchFound]:
+    """A batch with its counts; of one that has ended, with what was decided since about its doubts.
+
+    Raises:
+        RecordNotFound: it is not there any more.
+    """
+    found = yield from read_again(batch)
+    if found.counts.in_doubt and found.known.state in ENDED:
+        yield from follow_doubts(found.known, "leave")
+        found = yield from read_again(batch)
+    return found
+
+
 def list_page(
-    scope: str | None, state: State | None, after: int, *, newest_first: bool = False, limit: int = PAGE_OF_BATCHES
+    scope: str | None,
+    state: State | None,
+    after: int,
+    *,
+    newest_first: bool = False,
+    operation: str | None = None,
+    limit: int = PAGE_OF_BATCHES,
 ) -> Flow[tuple[StoredBatch, ...]]:
     """Some batches of a scope, or of all, after that one; with `newest_first` before that one, and 0 is the end."""
-    found = yield from ask(ListBatches(scope, state, after, limit, newest_first))
+    found = yield from ask(ListBatches(scope, state, after, limit, newest_first, operation))
     return found.batches
 
 
@@ -92,7 +126,7 @@ def change(batch: StoredBatch, to: Literal["running", "paused", "cancelled"], re
         state = "gone" if changed.batch is None else changed.batch.state
         verb = {"running": "resumed", "paused": "paused", "cancelled": "cancelled"}[to]
         raise UsageError(f"The batch {batch.id!r} is {state}, so it cannot be {verb}; nothing was changed.")
-    return (yield from read_batch(batch.scope, batch.id))
+    return (yield from read_again(batch))
 
 
 def retry(
@@ -103,7 +137,7 @@ def retry(
     Raises:
         UsageError: the batch was cancelled, or has failed.
     """
-    found = (yield from read_batch(batch.scope, batch.id)).known
+    found = (yield from read_again(batch)).known
     if found.state not in ("running", "paused", "completed"):
         raise UsageError(
             f"The batch {batch.id!r} is {found.state}, so none of its items runs again; nothing was changed."
@@ -124,10 +158,10 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     status = ItemStatus.FAILED if asked.which == "failed" else ItemStatus.IN_DOUBT
     first = page.page * batch.page
     items = (yield from ask(ReadItems(batch.number, first, first + batch.page, int(status)))).items
-    records = yield from _records_of(batch, items)
+    records = yield from records_of(batch, items)
     opened: list[int] = []
     for item, record in zip(items, records, strict=True):
-        if record is not None and not _is_own(item, record, asked.fingerprints):
+        if record is not None and not is_record_of(item, record, asked.fingerprints):
             continue  # something else has used its key, and says nothing of this item
         if asked.which == "failed":
             may_run = yield from _reopen(record, asked.reason, asked.new_nonce())
@@ -141,11 +175,6 @@ def _retry_page(batch: StoredBatch, page: BatchPage, asked: _Retry) -> Flow[int]
     if opened:
         yield from ask(ReopenItems(batch.number, page.page, tuple(opened), int(status)))
     return len(opened)
-
-
-def _is_own(item: StoredItem, record: StoredRecord, fingerprints: Fingerprints) -> bool:
-    asked = Digest(item_digest(item.id, item.data))
-    return item.is_erased or record.erased or fingerprints.matches(record.fingerprint, asked)
 
 
 def _reopen(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[bool]:
@@ -168,20 +197,13 @@ def _end_doubt(record: StoredRecord | None, reason: str, nonce: bytes) -> Flow[b
     return isinstance((yield from ask(decision)), Resolved)
 
 
-def _records_of(batch: StoredBatch, items: Sequence[StoredItem]) -> Flow[tuple[StoredRecord | None, ...]]:
-    if not items:
-        return ()
-    keys = (item_key(batch.scope, batch.operation, batch.id, item.id) for item in items)
-    return (yield from ask(ReadRecords(tuple(key.digest for key in keys)))).records
-
-
 def results_page(
     batch: StoredBatch, first: int, status: int | None
 ) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """Items from a position on, with their records: of as many positions as make a page."""
     items = (yield from ask(ReadItems(batch.number, first, first + PAGE_OF_RESULTS, status, only_ends=True))).items
     with_records = [item for item in items if item.outcome is None and item.status != ItemStatus.PENDING]
-    records = yield from _records_of(batch, with_records)
+    records = yield from records_of(batch, with_records)
     known = dict(zip([item.position for item in with_records], records, strict=True))
     return [(item, known.get(item.position)) for item in items]
 
@@ -193,8 +215,8 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
     if item.status == ItemStatus.COMPLETED and outcome is not None and not item.is_erased:
         try:
             value = codec.decode(outcome, shape)
-        except ResultNotKept:
-            value = None  # too large, or erased: the record says so
+        except ResultNotKept as problem:
+            error = Failure(_RESULT_NOT_KEPT, str(problem))
         except RecordUnreadable as problem:
             error = Failure(UNREADABLE, str(problem))  # the others are told all the same
     attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)
@@ -205,7 +227,7 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
 
 def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """At most so many failed items, with their records; only pages are read that have any."""
-    batch = (yield from read_batch(batch.scope, batch.id)).known
+    batch = (yield from read_again(batch)).known
     found: list[tuple[StoredItem, StoredRecord | None]] = []
     after = -1
     while True:
@@ -214,7 +236,7 @@ def failures_of(batch: StoredBatch, most: int) -> Flow[list[tuple[StoredItem, St
             first = page.page * batch.page
             asked = ReadItems(batch.number, first, first + batch.page, int(ItemStatus.FAILED), only_ends=True)
             items = (yield from ask(asked)).items
-            found += zip(items, (yield from _records_of(batch, items)), strict=True)
+            found += zip(items, (yield from records_of(batch, items)), strict=True)
             if len(found) >= most:
                 return found[:most]
         if len(pages) < _PAGES:
@@ -227,7 +249,7 @@ def items_that_ended(
 ) -> Flow[list[tuple[StoredItem, StoredRecord | None]]]:
     """At most so many items that ended in one way, from a position on, with their records."""
     items = (yield from ask(ReadItems(batch.number, first, batch.total, int(status), most, only_ends=True))).items
-    return list(zip(items, (yield from _records_of(batch, items)), strict=True))
+    return list(zip(items, (yield from records_of(batch, items)), strict=True))
 
 
 def erase_subject(scope: str, subject: str, reason: str) -> Flow[ErasureReport]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from semel.batch.items import SKIPPED, Skip
-from semel.core.batch.values import ItemStatus
+from semel.batch.concurrency import WasCancelled
+from semel.batch.items import Skip
+from semel.core.batch.values import SKIPPED, ItemStatus, StoredItem, item_digest
+from semel.core.fingerprint import Digest, Fingerprints
 from semel.core.observer import Observer, Signal, is_heard, notify
-from semel.core.record import Failure, Status, StoredRecord
+from semel.core.record import Failure, StoredRecord
 from semel.errors import InProgress, SemelError, StoreUnavailable, TryLater
 
 
@@ -16,6 +18,8 @@ def failure_of(error: BaseException) -> Failure:
     """What is kept of an error of a handler."""
     if isinstance(error, Skip):
         return Failure(SKIPPED, Failure.of(error).message)
+    if isinstance(error, WasCancelled):
+        return Failure.of(error.__cause__ or error)
     return Failure.of(error)
 
 
@@ -24,14 +28,10 @@ def is_rolled_back(error: SemelError) -> bool:
     return isinstance(error, TryLater) and not isinstance(error, InProgress | StoreUnavailable)
 
 
-def status_of_record(record: StoredRecord | None) -> ItemStatus | None:
-    """What the row of an item has to say, by its record; None: it may run again."""
-    if record is None or not record.final:
-        return None
-    if record.status is Status.COMPLETED:
-        return ItemStatus.COMPLETED
-    is_skipped = record.status is Status.CANCELLED or (record.error is not None and record.error.type == SKIPPED)
-    return ItemStatus.SKIPPED if is_skipped else ItemStatus.FAILED
+def is_record_of(item: StoredItem, record: StoredRecord, fingerprints: Fingerprints) -> bool:
+    """Whether a record under the key of an item is of that item; something else may have used the key."""
+    asked = Digest(item_digest(item.id, item.data))
+    return item.is_erased or record.erased or fingerprints.matches(record.fingerprint, asked)
 
 
 def pause_after(attempts: int) -> float:

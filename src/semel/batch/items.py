@@ -17,8 +17,6 @@ from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_p
 
 T = TypeVar("T")
 PARAMETERS: Final = ("item", "data", "session", "attempt")
-SKIPPED: Final = "semel.Skipped"
-"""The type of the failure that a record of a skipped item has."""
 Decode = Callable[[bytes], Any]
 ResultStatus = Literal["pending", "completed", "failed", "skipped", "in_doubt"]
 STATUS_NAMES: Final[tuple[ResultStatus, ...]] = ("pending", "completed", "failed", "skipped", "in_doubt")
@@ -56,7 +54,7 @@ class ItemResult(Generic[T]):
         position: where it stood in the input, from 0.
         status: `pending`, `completed`, `failed`, `skipped` or `in_doubt`.
         value: what its handler returned; None where it is not completed, or was erased.
-        error: why it failed, was skipped, or is in doubt.
+        error: why it failed, was skipped, or is in doubt, or why there is no value of an item that is completed.
         attempts: how often it was tried.
     """
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from semel.batch.sources import ItemReader, Lot
+from semel.batch.sources import ItemReader, Lot, encode_value
 from semel.core.batch.operations import (
     AbandonLoad,
     AddItems,
@@ -24,12 +24,14 @@ from semel.core.batch.operations import (
     LoadLost,
     NoteBatch,
     OpenBatch,
+    ReadBatch,
     ReadItems,
 )
 from semel.core.batch.retention import forget_expired
-from semel.core.batch.values import ENDED, NewItem, StoredBatch, StoredItem
+from semel.core.batch.rows import follow_doubts
+from semel.core.batch.values import ENDED, STOPPED, NewItem, StoredBatch, StoredItem
 from semel.core.flow import Flow, ask
-from semel.errors import BatchChanged, InProgress
+from semel.errors import BatchChanged, InProgress, UsageError
 
 _SHOWN: Final = 10
 _LOT: Final = 5000
@@ -93,6 +95,8 @@ class Loading:
             )
             if batch.state != "expired" and not is_over:
                 break
+            if batch.state != "expired":
+                yield from follow_doubts(batch, "fail")
             if not (yield from forget_expired(1, batch.number)):
                 break  # it has doubtful items, and stays until they are resolved
         self._batch, self._loaded = batch, batch.loaded
@@ -106,6 +110,7 @@ class Loading:
 
         Raises:
             InProgress: another process loads the batch by now.
+            UsageError: it was cancelled meanwhile.
         """
         if not lot.items:
             return
@@ -125,18 +130,18 @@ class Loading:
             BatchInvalid: some items cannot be loaded.
             BatchChanged: it was loaded with other items.
             InProgress: another process loads the batch by now.
+            UsageError: it was cancelled meanwhile.
         """
         reader, digest = self._reader, self._reader.digest.to_bytes(32, "big")
         if reader.problems.count:
             if self.batch.state == "loading":
                 yield from self._drop(0)
-                yield from ask(AbandonLoad(self.batch.number, self._opening.token))
             raise reader.problems.error(self.batch.id)
         if self.batch.state == "loading":
             yield from self._drop(reader.count)
             finished = yield from ask(FinishLoad(self.batch.number, self._opening.token, reader.count, digest))
             if isinstance(finished, LoadLost):
-                raise self._lost()
+                raise (yield from self._lost())
             return finished.known
         if (reader.count, digest) != (self.batch.total, self.batch.digest):
             yield from self._note_missing()
@@ -144,6 +149,11 @@ class Loading:
         if self._opening.metadata != self.batch.metadata:
             yield from self._note_metadata()
         return self.batch
+
+    def abandon(self) -> Flow[None]:
+        """Take the batch back if nothing of it is loaded: nobody knows of it."""
+        if self._batch is not None and self._batch.state == "loading":
+            yield from ask(AbandonLoad(self._batch.number, self._opening.token))
 
     def _is_loaded(self, lot: Lot) -> Flow[bool]:
         found = (yield from ask(ReadItems(self.batch.number, lot.offset, lot.end))).items
@@ -155,7 +165,7 @@ class Loading:
             adding = AddItems(self.batch.number, self._opening.token, lot.offset, len(lot.items), tuple(items))
             answer = yield from ask(adding)
             if isinstance(answer, LoadLost):
-                raise self._lost()
+                raise (yield from self._lost())
             if not isinstance(answer, DuplicateItems):
                 self._loaded = answer.loaded
                 return
@@ -167,7 +177,7 @@ class Loading:
         while self._loaded > offset:
             answer = yield from ask(DropItems(self.batch.number, self._opening.token, offset, _LOT))
             if isinstance(answer, LoadLost):
-                raise self._lost()
+                raise (yield from self._lost())
             self._loaded = answer.loaded
 
     def _compare(self, lot: Lot) -> Flow[None]:
@@ -215,7 +225,15 @@ class Loading:
             differences=tuple(differences),
         )
 
-    def _lost(self) -> InProgress:
+    def _lost(self) -> Flow[InProgress | UsageError]:
+        """Why nothing can be added any more."""
+        found = (yield from ask(ReadBatch(self.batch.scope, self.batch.id))).batch
+        if found is not None and found.number == self.batch.number and found.state in STOPPED:
+            why = f" ({found.reason})" if found.reason else ""
+            return UsageError(
+                f"The batch {self.batch.id!r} was cancelled while it was loaded{why}; no item ran. Load items under "
+                "another id."
+            )
         return InProgress(
             f"Another process loads the batch {self.batch.id!r} by now; no item ran. Start it again with its items."
         )
@@ -227,5 +245,12 @@ def _is_same(item: NewItem, stored: StoredItem) -> bool:
 
 
 def encode_metadata(metadata: Any) -> bytes:
-    """What a batch keeps of what its owner says of it."""
-    return msgspec.json.encode(metadata, order="deterministic")
+    """What a batch keeps of what its owner says of it.
+
+    Raises:
+        UsageError: it has no JSON.
+    """
+    try:
+        return encode_value(metadata)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
+        raise UsageError(f"metadata= cannot be kept as JSON: {problem!s:.300}; nothing was loaded.") from None

@@ -9,12 +9,13 @@ from typing import Any, Final, Literal, TypedDict
 
 from msgspec.structs import replace
 
-from semel.batch.items import SKIPPED, ItemHandler, Skip
+from semel.batch.items import ItemHandler, Skip
 from semel.core.batch.operations import ItemEnd
-from semel.core.batch.values import KEPT_US, BatchPage, ItemStatus, StoredItem
+from semel.core.batch.values import KEPT_US, SKIPPED, BatchPage, ItemStatus, StoredItem
 from semel.core.codec import Shape
 from semel.core.operations import Answer, Complete, Fail, Terms
 from semel.core.policy import Doubt, Errors, Policy, StoreDown
+from semel.engine.background import HeldLease
 from semel.engine.call_flow import Request, terms_of
 from semel.errors import UsageError
 from semel.handlers import DoesNotDecode
@@ -95,23 +96,31 @@ class PageStopped(Exception):
 
 @dataclass(slots=True)
 class PageWork:
-    """A page that is worked on here, under its claim, and how many of its items have not ended."""
+    """A page that is worked on here, under its claim, and how many of its items have not ended.
+
+    `handler_error` is what a handler raised while the page ran as a whole.
+    """
 
     page: BatchPage
     call: Any
     items: list[StoredItem]
     open: int
+    handler_error: Exception | None = None
 
 
 @dataclass(slots=True)
 class ReadyItem:
-    """An item that is to be run next: with the answer to its claim, where that was sent in advance."""
+    """An item that is to be run next: with the answer to its claim, where that was sent in advance.
+
+    `held` keeps the lease of the claim alive until the item begins.
+    """
 
     work: PageWork
     item: StoredItem | None
     request: Request | None = None
     answer: Answer | Exception | None = None
     claimed_at: float = 0.0
+    held: HeldLease | None = None
 
 
 @dataclass(slots=True)
@@ -154,6 +163,8 @@ def make_settings(
     for name, value in (("concurrency", concurrency), ("page", page), ("max_attempts", max_attempts)):
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
             raise UsageError(f"{name} is a whole number from 1 to {MOST}, not {value!r}; nothing ran.")
+    if not isinstance(wait, bool):
+        raise UsageError(f"wait is True or False, not {wait!r}; nothing ran.")
     if commit not in ("item", "page"):
         raise UsageError(f'commit is "item" or "page", not {commit!r}; nothing ran.')
     if rate is not None and not is_valid_rate(rate):

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, I
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from decimal import Decimal
-from math import isinf
+from math import isfinite, isinf
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -63,6 +63,33 @@ def _plain(value: Any) -> Any:
 
 
 _OBJECTS: Final = msgspec.json.Encoder(order="deterministic", enc_hook=_plain)
+
+
+def encode_value(value: Any) -> bytes:
+    """The JSON of a value.
+
+    Raises:
+        TypeError: it has no JSON.
+        ValueError: it has numbers that JSON has not.
+    """
+    data = _OBJECTS.encode(value)
+    if b"null" in data:
+        _refuse_not_finite(value)
+    return data
+
+
+def _refuse_not_finite(value: Any) -> None:
+    """Refuse what would become null without a word: a handler that is given null was not given what was loaded."""
+    waiting = [msgspec.to_builtins(value, enc_hook=_plain)]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, float) and not isfinite(one):
+            raise ValueError(f"{one} is a number that cannot be kept as JSON")
+        if isinstance(one, dict):
+            waiting.extend(one.values())
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting.extend(one)
+
 
 AboutRule = Callable[[Any], About | Mapping[str, Any] | None]
 Rows = Generator[tuple[int, Any], None, None]
@@ -233,8 +260,12 @@ class ItemReader:
     def _about(self, rule: AboutRule, value: Any) -> About:
         try:
             return About.of(rule(value))
+        except Unusable:
+            raise
         except UsageError as problem:
             raise Unusable(problem.message) from None
+        except Exception as problem:
+            raise Unusable(f"about= raised {type(problem).__name__}: {problem!s:.200}") from problem
 
 
 def _id_of(value: Any, name: str) -> str:
@@ -272,23 +303,46 @@ def is_path(source: Any) -> bool:
     return isinstance(source, str | PathLike)
 
 
+def check_source(source: Any, *, may_be_awaited: bool) -> None:
+    """Look at a source before anything is begun with it.
+
+    Raises:
+        UsageError: it is no source, one that has to be awaited, or a file that cannot be read.
+    """
+    if is_path(source):
+        _check_file(fspath(source))
+    elif isinstance(source, AsyncIterable):
+        if not may_be_awaited:
+            raise UsageError("These items have to be awaited, and a Semel cannot; nothing was loaded. Use AsyncSemel.")
+    elif not isinstance(source, Iterable) or isinstance(source, bytes | Mapping):
+        raise UsageError(
+            f"Items are given as an iterable or a path, not a {type(source).__name__}; nothing was loaded."
+        )
+
+
+def _check_file(name: str | bytes) -> None:
+    if not isinstance(name, str) or not name.endswith((".jsonl", ".csv")):
+        raise UsageError(f"{name!r:.200} ends neither in .jsonl nor in .csv; nothing was loaded.")
+    try:
+        Path(name).open("rb").close()
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{name!r:.200} cannot be read: {problem}; nothing was loaded.") from problem
+
+
 def make_reader(
     batch: str, source: Any, item_id: str | None, type_: Any, about: AboutRule | None, *, has_one_writer: bool
 ) -> ItemReader:
-    """What makes items of a source, in lots for a store where a writer keeps all others waiting, or does not.
+    """What makes items of a checked source, in lots for a store where a writer keeps all others waiting, or does not.
 
     Raises:
-        UsageError: the source cannot be read so.
+        UsageError: there is no way from data to the type.
     """
     typed = not is_untyped(type_)
     check = decoder_of(type_, "the items") if typed else None
-    encode: Callable[[Any], bytes] = _OBJECTS.encode
+    encode: Callable[[Any], bytes] = encode_value
     if is_path(source):
-        name = fspath(source)
-        if not isinstance(name, str) or not name.endswith((".jsonl", ".csv")):
-            raise UsageError(f"{name!r:.200} ends neither in .jsonl nor in .csv; nothing was loaded.")
         encode = _NUMBERS.encode
-        if name.endswith(".csv") and typed:
+        if fspath(source).endswith(".csv") and typed:
             encode = _encode_texts(type_)
     most = min(LOT, ONE_WRITER_LOT) if has_one_writer else LOT
     return ItemReader(batch, item_id, encode, check, about, typed, most)
@@ -298,7 +352,7 @@ def _encode_texts(type_: Any) -> Callable[[Any], bytes]:
     """How a row of texts becomes JSON that a type can be read from: numbers are numbers there."""
     if is_pydantic(type_):
         return lambda row: _NUMBERS.encode(type_.model_validate(row).model_dump(mode="json"))
-    return lambda row: _OBJECTS.encode(msgspec.to_builtins(msgspec.convert(row, type_, strict=False)))
+    return lambda row: encode_value(msgspec.to_builtins(msgspec.convert(row, type_, strict=False)))
 
 
 def open_file(path: str | PathLike[str], reader: ItemReader) -> AbstractContextManager[Rows]:
@@ -354,11 +408,7 @@ def _has_bad_header(rows: csv.DictReader[str], problems: Problems) -> bool:
 
 
 async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
-    """The items of a source in lots, for an event loop; the last one may be empty.
-
-    Raises:
-        UsageError: it is no source.
-    """
+    """The items of a source in lots, for an event loop; the last one may be empty."""
     if isinstance(source, AsyncIterable):
         place = 0
         async for value in source:
@@ -376,27 +426,17 @@ async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
 
 
 def sync_lots(source: Source, reader: ItemReader) -> Iterator[Lot]:
-    """The same for threads.
-
-    Raises:
-        UsageError: it is no source, or one that has to be awaited.
-    """
+    """The same for threads."""
     return (lot for lot in _lots(source, reader) if lot is not None)
 
 
 def _lots(source: Source, reader: ItemReader) -> Iterator[Lot | None]:
     """The same, and None now and then, so that an event loop gets its turn."""
-    if isinstance(source, AsyncIterable):
-        raise UsageError("These items have to be awaited, and a Semel cannot; nothing was loaded. Use AsyncSemel.")
     if isinstance(source, str | PathLike):
         with open_file(source, reader) as rows:
             yield from _lots_of(rows, reader)
-    elif isinstance(source, Iterable) and not isinstance(source, bytes | Mapping):
-        yield from _lots_of(enumerate(source), reader)
     else:
-        raise UsageError(
-            f"Items are given as an iterable or a path, not a {type(source).__name__}; nothing was loaded."
-        )
+        yield from _lots_of(enumerate(cast("Iterable[Any]", source)), reader)
 
 
 def _lots_of(rows: Iterable[tuple[int, Any]], reader: ItemReader) -> Iterator[Lot | None]:

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from semel.core.batch.operations import BatchFound
-from semel.core.batch.values import BatchCounts, StoredBatch
 from semel.core.record import instant
 
 BatchState = Literal["loading", "pending", "running", "paused", "completed", "cancelled", "failed"]
@@ -22,7 +21,6 @@ STATES: Final[tuple[BatchState, ...]] = (
     "cancelled",
     "failed",
 )
-_WINDOW_US: Final = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,9 @@ class BatchStatus:
         total: how many items it has; 0 while it is loaded.
         loaded: how many are loaded.
         completed, failed, skipped, in_doubt: how many items ended so.
-        rate: items in a second, over the last minute; None where nothing ended in it.
+        rate: items in a second, over the last minute; None where nothing ended in it, or nobody knows. That is so at
+            the first look of a process at a batch of which few pages take less than a minute; five seconds later it is
+            known.
         eta: how long the rest takes at that rate; None where that is not known.
         started: when the first run began.
         updated: when it changed last.
@@ -69,11 +69,10 @@ class BatchStatus:
         return self.total - self.completed - self.failed - self.skipped - self.in_doubt
 
 
-def status_of(found: BatchFound) -> BatchStatus:
-    """What people are told of a batch that was found."""
+def status_of(found: BatchFound, rate: float | None) -> BatchStatus:
+    """What people are told of a batch that was found, and that is so fast."""
     batch, counts = found.batch, found.counts
     assert batch is not None  # noqa: S101 - asked by the caller
-    rate = _rate(batch, counts, found.now_us)
     remaining = batch.total - counts.settled
     return BatchStatus(
         id=batch.id,
@@ -93,10 +92,3 @@ def status_of(found: BatchFound) -> BatchStatus:
         metadata=msgspec.json.decode(batch.metadata),
         notes=tuple(msgspec.json.decode(batch.notes)),
     )
-
-
-def _rate(batch: StoredBatch, counts: BatchCounts, now_us: int) -> float | None:
-    if not counts.recent or batch.started_us is None:
-        return None
-    seconds = min(_WINDOW_US, max(now_us - batch.started_us, 1)) / 1_000_000
-    return counts.recent / seconds

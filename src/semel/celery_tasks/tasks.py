@@ -19,6 +19,7 @@ from semel.extras import requires
 with requires("Tasks of Celery", "celery"):
     from celery import signals
     from celery.exceptions import Reject, Retry
+    from celery.local import Proxy
 
 log = logging.getLogger("semel.events.brokers")
 
@@ -81,9 +82,11 @@ def send_again(task: Any, error: Exception, wait: timedelta, args: tuple[Any, ..
 
 def check_when_a_worker_starts(app: Any, task: Any, max_runtime: timedelta) -> None:
     """Have a worker of `app` compare the task with its configuration before it takes anything."""
+    # Celery's `current_app` stands for an application, which is another one later.
+    own = app._get_current_object() if isinstance(app, Proxy) else app  # noqa: SLF001 - how Celery itself asks
 
     def check(sender: Any, **_: Any) -> None:
-        if sender.app is app:
-            check_settings(app, task, max_runtime)
+        if sender.app is own:
+            check_settings(own, task, max_runtime)
 
     signals.worker_init.connect(check, weak=False)

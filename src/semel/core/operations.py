@@ -98,6 +98,10 @@ class Read(msgspec.Struct, Asks["Found"], frozen=True):
     operation: str = ""
 
 
+_NARROW_DIGITS = 3
+"""From so many digits on, a reference leads to few records: one in 4,096."""
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records to list or count; what is None does not restrict.
 
@@ -129,6 +133,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return self.operation is None and self.reference is None
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether few records can match, and an index leads to them: what is open, or begins like a reference."""
+        is_open = self.status in (Status.RUNNING, Status.IN_DOUBT) or self.stuck
+        return is_open or len(self.reference or "") >= _NARROW_DIGITS
+
+    @property
     def terms(self) -> tuple[Term, ...]:
         """What of an `About` is searched for; what as a rule belongs to fewest records comes first."""
         about = About(
@@ -153,6 +163,18 @@ class CountRecords(msgspec.Struct, Asks["Counts"], frozen=True):
     """How many records there are, for each operation and status."""
 
     query: Query
+
+
+class SkipRecords(msgspec.Struct, Asks["SkippedTo"], frozen=True):
+    """When the record was created that is `number` places on by time: how far a search of so many records reaches.
+
+    Counted are all records in the times of the query, in its order; where it has a searched value, those of the first
+    one, in its scope. A store in which an index leads to its operation or its status may count those of them alone.
+    Nothing else of the query is looked at: it costs no more than to walk along an index.
+    """
+
+    query: Query
+    number: int
 
 
 class Resolve(msgspec.Struct, Asks["Resolved | StateMismatch"], frozen=True):
@@ -302,6 +324,7 @@ Operation = (
     | Read
     | Scan
     | CountRecords
+    | SkipRecords
     | Resolve
     | Reopen
     | CountFailure
@@ -420,6 +443,12 @@ class Page(msgspec.Struct, frozen=True):
     cursor: tuple[int, bytes] | None
 
 
+class SkippedTo(msgspec.Struct, frozen=True):
+    """The instant at which that record was created; None: there are not so many."""
+
+    created_us: int | None
+
+
 class Counts(msgspec.Struct, frozen=True):
     """How many records of each operation and status were found, ordered by both; none that is 0."""
 
@@ -506,6 +535,7 @@ Answer = (
     | HistoryFound
     | Page
     | Counts
+    | SkippedTo
     | Resolved
     | Reopened
     | Counted

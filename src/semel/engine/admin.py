@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from semel.core import codec
-from semel.core.batch.retention import forget_expired
+from semel.core.batch.retention import forget_expired, release_held
 from semel.core.flow import Flow, ask
 from semel.core.key import Key
 from semel.core.operations import (
@@ -463,6 +463,7 @@ def sweep(
         raise UsageError(message)
     invalidated = (yield from repeat_invalidations()) if store is not None and has_copies(store) else 0
     if store is not None and Capability.BATCH in store.capabilities:
+        yield from release_held()
         yield from forget_expired(_BATCHES if limit is None else limit)
     deleted = yield from _delete_in_batches(clock, Purge, limit)
     if store is not None and Capability.LETTERS in store.capabilities:

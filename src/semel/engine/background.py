@@ -120,6 +120,11 @@ class HeldLease:
         self.stop = stop
         self.lost: str | None = None
 
+    @property
+    def counted_from(self) -> float:
+        """Since when its length counts: it was claimed then, or renewed; never, where somebody else holds the key."""
+        return float("-inf") if self.lost is not None else self.deadline - self.length
+
     def over(self, now: float) -> str | None:
         """Why the lease is lost at this instant, if it is."""
         if self.lost is not None:
@@ -739,6 +744,16 @@ class Renewals:
             )
             call.keep(beat, self._clock.monotonic)
             self._watch.wake_by(beat.next)
+
+    def hold_claims(self, leases: Sequence[Lease], *, length: float, asked: float) -> list[HeldLease]:
+        """Keep the leases of claims alive whose handlers have not begun, until they are released."""
+        with self._watch.lock:
+            beats = [
+                self._heartbeat.hold(lease, length=length, max_runtime=float("inf"), asked=asked) for lease in leases
+            ]
+            if beats:
+                self._watch.wake_by(beats[0].next)
+        return beats
 
     def release(self, beat: HeldLease) -> None:
         """The attempt is over."""

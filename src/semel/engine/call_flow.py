@@ -496,7 +496,8 @@ class CallFlow(AttemptState):
     def _complete(self, value: Any, *, replayed: bool) -> Flow[Result[Any]]:
         policy = self.request.policy
         outcome = codec.encode(value, self.request.shape, policy.max_result, policy.redact)
-        events = tuple(vars(self).get("_events", ()))
+        # Only inside the caller's transaction does an end write events.
+        events = self.events.end() if self.joined else ()
         # A key that is claimed for the first time has no letter.
         drops = self.request.drops_letter if self.lease.fence > 1 else None
         answer = yield from self._settle(Complete(self.lease, outcome, None if drops is None else drops(), events))
@@ -544,6 +545,8 @@ class CallFlow(AttemptState):
 
     def _failed(self, error: Exception) -> Flow[Result[Any] | None]:
         """Record how it ended. Gives the recorded outcome if somebody else has the key by now."""
+        if self.joined:
+            self.events.end()
         try:
             answer = yield from self._settle(self.failure(error))
         except NotInTransaction:

@@ -87,6 +87,35 @@ class StepLog:
             raise StepsChanged(message)
 
 
+class EventLog:
+    """The events that an attempt adds to the statement of its end, until that is made."""
+
+    def __init__(self) -> None:
+        self._added: list[OutboxEvent | None] = []
+        """None stands where the end was made; what is behind it came too late."""
+        self._is_over = False
+
+    def add(self, event: OutboxEvent) -> bool:
+        """Add an event; answers whether the end tells of it."""
+        # Work that a handler left behind may add while the end is made, from another thread: each of these is one step
+        # of the interpreter, and an event that finds it not over stands before the mark.
+        self._added.append(event)
+        if not self._is_over:
+            return True
+        return next(one for one in self._added if one is None or one is event) is event
+
+    def end(self) -> tuple[OutboxEvent, ...]:
+        """All events that were added; no other one will be."""
+        self._is_over = True
+        self._added.append(None)
+        taken: list[OutboxEvent] = []
+        for event in self._added:
+            if event is None:
+                break
+            taken.append(event)
+        return tuple(taken)
+
+
 class AttemptState:
     """What a call knows of its attempt, once its claim is granted; the part of a call that its handler can see."""
 
@@ -131,10 +160,10 @@ class AttemptState:
         return log or vars(self).setdefault("_steps", StepLog(self.granted.record.steps))
 
     @property
-    def events(self) -> list[OutboxEvent]:
-        """Events that the handler has added, which the completion writes."""
-        kept: list[OutboxEvent] = vars(self).setdefault("_events", [])
-        return kept
+    def events(self) -> EventLog:
+        """Events that the handler adds, which the completion writes."""
+        log: EventLog | None = vars(self).get("_events")
+        return log or vars(self).setdefault("_events", EventLog())
 
     @property
     def event_names(self) -> set[str]:
@@ -242,6 +271,10 @@ def refuse_plain_step(name: str, state: AttemptState, connection: Any) -> None:
         raise UsageError(message)
 
 
+class SentFromPage(UsageError):
+    """An item of a page that commits as a whole was to send a request: the program has to be changed."""
+
+
 class RunningHandler(msgspec.Struct, frozen=True, eq=False):
     """A handler that is running: of which call, on which store, and inside which other handler."""
 
@@ -305,14 +338,14 @@ def derived_here(what: str) -> str | None:
 
     Raises:
         LeaseLost: the attempt is no longer the owner.
-        UsageError: it is asked for in a page that commits as a whole, which may be rolled back and run again.
+        SentFromPage: it is asked for in a page that commits as a whole, which may be rolled back and run again.
     """
     if current_page.get():
         message = (
             'A request was to be sent from an item under commit="page", whose page may be rolled back and run again; '
             'it was not sent. Effects outside the database belong to commit="item".'
         )
-        raise UsageError(message)
+        raise SentFromPage(message)
     running = current_handler.get()
     if running is None or not running.call.active:
         return None

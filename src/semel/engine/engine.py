@@ -79,14 +79,16 @@ class CallOptions(TypedDict, total=False):
 ASKED: Final = frozenset(CallOptions.__annotations__)
 
 
-def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse keywords that a call does not take.
+def refuse_unknown(
+    call: str, given: Iterable[str], known: Iterable[str], hints: Mapping[str, str] | None = None
+) -> None:
+    """Refuse keywords that a call does not take; `hints` say what to write instead of some of them.
 
     Raises:
         UsageError: there is one.
     """
     for name in sorted(given):
-        raise UsageError(explain_unknown(call, name, known, outcome="nothing ran"))
+        raise UsageError(explain_unknown(call, name, known, outcome="nothing ran", hints=hints))
 
 
 @lru_cache

@@ -33,12 +33,12 @@ from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from semel.core.circuit import RUNNING, Change, Guard
-from semel.core.operations import Answer, Claim, CountRecords, Operation, Read, Scan, give_back
+from semel.core.operations import Answer, Claim, CountRecords, Operation, Read, Scan, SkipRecords, give_back
 from semel.core.store import Answers, AsyncDriver, Batching, Capabilities, Capability, Driver, Plan
 from semel.errors import SemelError, StoreUnavailable
 
 _FULL_FOR = timedelta(seconds=1)
-_WITHOUT_TRACE = (Claim, Read, Scan, CountRecords)
+_WITHOUT_TRACE = (Claim, Read, Scan, CountRecords, SkipRecords)
 _CUT_SHORT = "The request to the store was interrupted before the store answered; whether it took effect is not known."
 
 

@@ -211,6 +211,7 @@ class SyncRuntime(RuntimeBase):
         self._leases = renewing_for_threads(host.store, renewer, host.clock, host.tell_stall)
         self._renewals = Renewals(renewer, self._leases, host.clock)
         self.keep_lease, self.release = self._renewals.hold, self._renewals.release
+        self.keep_claims = self._renewals.hold_claims
 
     def wait(self, digest: bytes, until: float, last: Waiter | None) -> Waiter:
         """Block until the waiter has news; `last` is the one this call waited with before."""
@@ -256,6 +257,7 @@ class AsyncRuntime(RuntimeBase):
         self._leases: TaskWatch | None = None
         self._renewals = self._make_renewals(host) if lease_thread is None else lease_thread.renewals
         self.keep_lease, self.release = self._renewals.hold, self._renewals.release
+        self.keep_claims = self._renewals.hold_claims
         self._spawned: set[asyncio.Task[Any]] = set()
 
     def _make_renewals(self, host: EnginePort) -> Renewals:

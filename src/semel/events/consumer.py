@@ -228,7 +228,11 @@ class Consumer(Generic[S]):
     ) -> Iterator[DeadLetter]: ...
 
     def dead_letters(self, **asked: Any) -> Any:
-        """Dead letters, oldest first. `before` is about when they became such."""
+        """Dead letters, oldest first. `before` is about when they became such.
+
+        Raises:
+            UsageError: there are never letters for that reason.
+        """
         return self._letterbox.dead_letters(letter_query(self.name, **asked))
 
     @overload
@@ -266,7 +270,7 @@ class Consumer(Generic[S]):
 
         Raises:
             RecordNotFound: there is no letter of that id.
-            UsageError: both an id and conditions, or no positive rate.
+            UsageError: both an id and conditions, no positive rate, or a reason that no letter has.
         """
         if rate is not None and not rate > 0:
             raise UsageError(f"rate is a positive number of events in a second, not {rate!r}; nothing ran.")

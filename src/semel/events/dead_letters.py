@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from semel.core.events.letters import LetterQuery, StoredLetter
+from semel.core.events.letters import REASONS, LetterQuery, StoredLetter
 from semel.core.record import UNREADABLE, Failure, instant, store_instant
 from semel.core.sealing.values import refuse_sealed
 from semel.errors import RecordUnreadable, UsageError
@@ -111,11 +111,14 @@ def show_letter(stored: StoredLetter) -> DeadLetter:
 
 def pack(headers: Any, body: bytes) -> bytes:
     """Headers and body of what could not be read, as they are kept."""
-    texts = {
-        str(name): value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-        for name, value in headers.items()
-    }
+    texts = {_storable(name): _storable(value) for name, value in headers.items()}
     return msgspec.msgpack.encode((texts, bytes(body)))
+
+
+def _storable(value: object) -> str:
+    """Text that UTF-8 can hold."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def unpack(content: bytes) -> tuple[dict[str, str], bytes]:
@@ -156,7 +159,13 @@ def letter_query(
     subject: str | None = None,
     before: datetime | None = None,
 ) -> LetterQuery:
-    """Which letters of a consumer are asked for."""
+    """Which letters of a consumer are asked for.
+
+    Raises:
+        UsageError: there are never letters for that reason.
+    """
+    if reason is not None and reason not in REASONS:
+        raise UsageError(f"reason is one of {', '.join(REASONS)}, not {reason!r:.80}; nothing ran.")
     return LetterQuery(
         consumer=consumer,
         reason=reason,

@@ -54,7 +54,7 @@ from semel.events.delivery import (
     work_of,
 )
 from semel.events.disposition import Disposition, Ending
-from semel.events.event import Event
+from semel.events.event import Event, compared_data, plain_event
 from semel.events.handlers import Handlers
 
 SERIAL: Final = "semel:serial"
@@ -132,6 +132,8 @@ class AsyncDeliveries:
                 scope=delivery.scope,
                 policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
+        except InProgress as error:
+            return self._wait_for_turn(delivery, error)
         except SemelError as error:
             return await self._explain(delivery, error)
         try:
@@ -142,6 +144,11 @@ class AsyncDeliveries:
         with suppress(TryLater):  # its lease ends by itself
             await turn.give_back()
         return disposition
+
+    def _wait_for_turn(self, delivery: Delivery, error: InProgress) -> Disposition:
+        """Another event of the subject is handled: it gives the turn back when it ends, and not with its lease."""
+        pause = self._settings.backoff.after(1)
+        return Disposition("retry", "in_progress", min(pause, error.retry_after), delivery.reference, error)
 
     async def _handle(self, delivery: Delivery, within: Any) -> Disposition:
         try:
@@ -205,8 +212,9 @@ class AsyncDeliveries:
         """
         settings, engine = self._settings, self._engine
         policy = bound_policy(settings.policy, remaining)
-        asked = (event.type, event.subject, event.data)
         try:
+            event = plain_event(event)
+            asked = (event.type, event.subject, compared_data(event))
             key = identify(settings, event)
             about = about_of(settings, event)
             fingerprint = engine.fingerprints.take(asked)
@@ -473,6 +481,8 @@ class SyncDeliveries:
                 scope=delivery.scope,
                 policy=bound_policy(self._serial_policy, delivery.request.policy.max_runtime),
             )
+        except InProgress as error:
+            return self._wait_for_turn(delivery, error)
         except SemelError as error:
             return self._explain(delivery, error)
         try:
@@ -483,6 +493,11 @@ class SyncDeliveries:
         with suppress(TryLater):  # its lease ends by itself
             turn.give_back()
         return disposition
+
+    def _wait_for_turn(self, delivery: Delivery, error: InProgress) -> Disposition:
+        """Another event of the subject is handled: it gives the turn back when it ends, and not with its lease."""
+        pause = self._settings.backoff.after(1)
+        return Disposition("retry", "in_progress", min(pause, error.retry_after), delivery.reference, error)
 
     def _handle(self, delivery: Delivery, within: Any) -> Disposition:
         try:
@@ -546,8 +561,9 @@ class SyncDeliveries:
         """
         settings, engine = self._settings, self._engine
         policy = bound_policy(settings.policy, remaining)
-        asked = (event.type, event.subject, event.data)
         try:
+            event = plain_event(event)
+            asked = (event.type, event.subject, compared_data(event))
             key = identify(settings, event)
             about = about_of(settings, event)
             fingerprint = engine.fingerprints.take(asked)

@@ -23,7 +23,7 @@ from semel.engine.call_flow import Request
 from semel.errors import EventInvalid, FailedBefore, UsageError
 from semel.events.dead_letters import pack
 from semel.events.disposition import Backoff, Disposition, Ending
-from semel.events.event import Event
+from semel.events.event import Event, describe_event, write_data
 from semel.events.handlers import EventHandler, Handlers
 from semel.handlers import DoesNotDecode
 
@@ -140,8 +140,11 @@ class Delivery:
         return None if reason is None or ending == "retry" else self.letter(reason, failure, attempts)
 
     def letter_id(self) -> bytes:
-        """What names the letter that is kept of it."""
-        return letter_id(self.settings.name, self.request.key.digest, self.event.body)
+        """What names the letter that is kept of it: all that its fingerprint is taken of, under any secret."""
+        type_, subject, data = self.request.asked
+        kind = b"bytes" if isinstance(data, bytes) else b"json"
+        told = (type_.encode(), (subject or "").encode(), kind, write_data(data))
+        return letter_id(self.settings.name, self.request.key.digest, *told)
 
     def letter(self, reason: Reason, error: Failure | None, attempts: int) -> Letter:
         """What is kept of it."""
@@ -182,7 +185,10 @@ class Delivery:
 
     def _wait(self, error: Exception, attempts: int) -> timedelta:
         """How long to wait: as the error says, if that is a length of time."""
-        own = getattr(error, "retry_after", None)
+        try:
+            own = getattr(error, "retry_after", None)
+        except Exception:  # noqa: BLE001 - of the user; the attempt is counted, and what came of it must be told
+            own = None
         if isinstance(own, timedelta):
             own = own.total_seconds()
         if isinstance(own, int | float) and not isinstance(own, bool) and own >= 0:
@@ -223,9 +229,21 @@ def letter_of_message(settings: Settings, headers: Mapping[str, Any], body: byte
 
 
 def letter_of_stranger(settings: Settings, event: Event, error: EventInvalid) -> Letter:
-    """What is kept of an event that can have no record."""
-    letter = _letter_without_record(settings, error, event.to_json(), readable=True)
+    """What is kept of an event that can have no record; where JSON cannot hold it, what people can read of it."""
+    content = _read_again(event)
+    readable = content is not None
+    letter = _letter_without_record(settings, error, content or pack(*describe_event(event)), readable=readable)
     return replace(letter, type=event.type, subject=event.subject)
+
+
+def _read_again(event: Event) -> bytes | None:
+    """The event as JSON, if it can be read again."""
+    try:
+        content = event.to_json()
+        Event.from_json(content)
+    except Exception:  # noqa: BLE001 - of values of the caller, which may do anything
+        return None
+    return content
 
 
 def _letter_without_record(settings: Settings, error: EventInvalid, content: bytes, *, readable: bool) -> Letter:

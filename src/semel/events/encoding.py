@@ -10,7 +10,7 @@ from semel.core.events.outbox import OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
 from semel.core.sealing.values import refuse_sealed
 from semel.errors import UsageError
-from semel.events.event import MAX_TEXT, Event, is_text, restore_event
+from semel.events.event import MAX_TEXT, Event, is_plain_text, is_text, restore_event
 
 _NO_ATTRIBUTES: Final = b'{"extensions":{}}'
 """What nearly every event has, and a relay need not decode."""
@@ -38,7 +38,7 @@ def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = 
         time_us=None if event.time is None else store_instant(event.time),
         content_type=event.datacontenttype,
         data=None if event.data is None else event.body,
-        binary=isinstance(event.data, bytes | bytearray),
+        binary=isinstance(event.data, bytes | bytearray) or is_plain_text(event),
         attributes=_encode_attributes(event),
         ordering_key=ordering_key,
         scope=scope,
@@ -47,9 +47,12 @@ def to_outbox(event: Event, stream: str, ordering_key: str | None, scope: str = 
 
 def _encode_attributes(event: Event) -> bytes:
     """The attributes that have no column of their own, as JSON."""
-    if not event.extensions and event.dataschema is None:
+    has_text = is_plain_text(event)
+    if not event.extensions and event.dataschema is None and not has_text:
         return _NO_ATTRIBUTES
     attributes: dict[str, Any] = {"extensions": dict(event.extensions)}
+    if has_text:
+        attributes["text"] = True
     if event.dataschema is not None:
         attributes["dataschema"] = event.dataschema
     return msgspec.json.encode(attributes)
@@ -62,12 +65,15 @@ def from_outbox(kept: OutboxEvent) -> Event:
         RecordUnreadable: it is sealed, and no keyring was given.
     """
     refuse_sealed(kept.attributes)
-    dataschema, extensions = None, {}
+    dataschema, extensions, has_text = None, {}, False
     if kept.attributes != _NO_ATTRIBUTES:
         attributes = _decode(kept.attributes)
         dataschema, extensions = attributes.get("dataschema"), attributes["extensions"]
+        has_text = attributes.get("text", False)
     data: Any = kept.data
-    if data is not None and not kept.binary:
+    if data is not None and has_text:
+        data = data.decode()
+    elif data is not None and not kept.binary:
         data = _decode(data)
     return restore_event(
         type=kept.type,

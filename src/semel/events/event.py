@@ -2,6 +2,7 @@
 
 - Identity is `source` and `id`. Only the constructor makes an id; what is read without one is refused, because an id
   that is made at the receiving end would be another one for each delivery.
+- An event is compared and kept as JSON has it (`plain_event`, `compared_data`), so that it is the same one in any form.
 - Reading takes time in proportion to the bytes, and what is not an event raises `EventInvalid` before anything ran.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -50,7 +53,7 @@ class Event:
         type: what kind of thing happened, such as `asset.registered`.
         source: who says so; together with `id` it names this event among all others.
         subject: what it happened to.
-        data: values that JSON can hold, or bytes.
+        data: values that JSON can hold, or bytes. Text under a `datacontenttype` that is not JSON travels as that text.
         id: given by the producer; without it, one is made. Inside a handler leave it out and let the outbox derive it.
         time: when it happened; now, where it is not given. None only in an event that was read without one.
         datacontenttype: what `data` is; JSON unless it is bytes.
@@ -71,6 +74,8 @@ class Event:
     """False where the constructor made the id."""
     _body: bytes | None = field(default=None, init=False, compare=False, repr=False)
     """`data` as it was kept, where the event is one that was."""
+    _is_plain: bool = field(default=False, init=False, compare=False, repr=False)
+    """Whether `data` is what reading JSON, or a body, has given."""
 
     def __post_init__(self) -> None:
         if self.id == "":
@@ -91,11 +96,7 @@ class Event:
         Raises:
             EventInvalid: it holds what JSON cannot.
         """
-        if self._body is not None:
-            return self._body
-        if self.data is None:
-            return b""
-        return bytes(self.data) if isinstance(self.data, bytes | bytearray) else _encode(self.data)
+        return write_data(self.data, self.datacontenttype) if self._body is None else self._body
 
     def to_json(self) -> bytes:
         """The whole event as JSON (`application/cloudevents+json`).
@@ -175,16 +176,17 @@ class Event:
 
         Args:
             message: the message, decoded.
-            id: where the id of the producer is, as a path of names with dots, such as `detail.event_id`. EventBridge
-                makes an `id` of its own for each put, so that one that was put twice has two.
-            subject: where the subject is.
+            id: where the id of the producer is, unless `detail` is a CloudEvent, as a path of names with dots, such as
+                `detail.event_id`. EventBridge makes an `id` of its own for each put, so that one that was put twice
+                has two.
+            subject: where the subject is; as above.
 
         Raises:
             EventInvalid: something that an event needs is not there.
         """
         detail = message.get("detail")
-        if id == "id" and subject is None and isinstance(detail, Mapping) and "specversion" in detail:
-            return _from_members(detail)
+        if isinstance(detail, Mapping) and "specversion" in detail:
+            return _from_members(detail, is_plain=False)
         members = {
             "specversion": SPEC_VERSION,
             "id": find_path(message, id),
@@ -196,7 +198,7 @@ class Event:
             members["time"] = message["time"]
         if subject is not None:
             members["subject"] = find_path(message, subject)
-        return _from_members(members)
+        return _from_members(members, is_plain=False)
 
     @staticmethod
     def from_sqs(message: Mapping[str, Any], *, id: str | None = None) -> Event:  # noqa: A002 - as above
@@ -204,9 +206,9 @@ class Event:
 
         Args:
             message: as `ReceiveMessage` gives it, or as Lambda does.
-            id: where the id of the producer is, as a path of names with dots into the body. A body that is no
-                CloudEvent names its `source` and `type` beside it, and is the data as a whole. The `MessageId` is
-                never taken: a message that is sent twice has two.
+            id: where the id of the producer is in a body that is no CloudEvent, as a path of names with dots. Such a
+                body names its `source` and `type` beside it, and is the data as a whole. The `MessageId` is never
+                taken: a message that is sent twice has two.
 
         Raises:
             EventInvalid: something that an event needs is not there.
@@ -217,15 +219,13 @@ class Event:
             raise EventInvalid("A message of SQS has a body, and this one has none; nothing ran.")
         headers = _attributes_of(small.get("messageattributes"))
         if any(name.lower().startswith(_PREFIXES) for name in headers):
-            return Event.from_headers(headers, body.encode())
+            return Event.from_headers(headers, _encode_text(body))
         members = _decode(body)
         if not isinstance(members, dict):
             raise EventInvalid(f"An event is a JSON object, not {_kind(members)}; nothing ran.")
         if "detail-type" in members:
             return Event.from_eventbridge(members, id="id" if id is None else id)
-        if id is not None and "specversion" in members:
-            return _from_members({**members, "id": find_path(members, id)})
-        if id is not None:
+        if id is not None and "specversion" not in members:
             named = {
                 "id": find_path(members, id),
                 "source": find_path(members, "source"),
@@ -269,6 +269,7 @@ def _read_name(header: str) -> tuple[Literal["content-type", "quoted", "plain", 
     _put_extensions,
     _put_has_own_id,
     _put_body,
+    _put_is_plain,
 ) = [vars(Event)[one.name].__set__ for one in fields(Event)]
 
 
@@ -298,7 +299,92 @@ def restore_event(
     _put_extensions(event, extensions)
     _put_has_own_id(event, True)  # noqa: FBT003 - it was given, or derived
     _put_body(event, body)
+    _put_is_plain(event, True)  # noqa: FBT003
     return event
+
+
+def plain_event(event: Event) -> Event:
+    """The event with its data as it is read from JSON: as everybody has it who is sent it.
+
+    Raises:
+        EventInvalid: it holds what JSON cannot, or what could not be read again.
+    """
+    if event._is_plain:  # noqa: SLF001 - of this module
+        return event
+    _encode([_json_extension(value) for value in event.extensions.values()])
+    data = event.data
+    if isinstance(data, bytes | bytearray):
+        data = bytes(data)
+    elif data is not None:
+        data = _decode(_encode_ordered(data))
+    _check_depth(data)
+    return restore_event(
+        type=event.type,
+        source=event.source,
+        subject=event.subject,
+        data=data,
+        id=event.id,
+        time=event.time,
+        datacontenttype=event.datacontenttype,
+        dataschema=event.dataschema,
+        extensions=event.extensions,
+        body=None,
+    )
+
+
+def compared_data(event: Event) -> Any:
+    """The data of a plain event as it is read from a body.
+
+    JSON and headers write some data differently: text that is not JSON, and bytes that are. It is the same event.
+    """
+    data = event.data
+    if data is None or (_is_json(event.datacontenttype) and not isinstance(data, bytes | bytearray)):
+        return data
+    try:
+        return _read_body(event.body, event.datacontenttype)
+    except EventInvalid:
+        return data
+
+
+def write_data(data: Any, content_type: str | None = None) -> bytes:
+    """Data as a body.
+
+    Raises:
+        EventInvalid: it holds what JSON cannot.
+    """
+    if data is None:
+        return b""
+    if isinstance(data, bytes | bytearray):
+        return bytes(data)
+    if isinstance(data, str) and not _is_json(content_type):
+        return _encode_text(data)
+    return _encode(data)
+
+
+def is_plain_text(event: Event) -> bool:
+    """Whether the data is text that travels as it is, and not as JSON."""
+    return isinstance(event.data, str) and not _is_json(event.datacontenttype)
+
+
+def describe_event(event: Event) -> tuple[dict[str, str], bytes]:
+    """Headers and a body for people, of an event that JSON cannot hold. They are never read as an event."""
+    headers = {f"ce-{name}": quote(text, safe=_UNQUOTED) for name, text in _texts_of(event).items()}
+    headers["content-type"] = "application/json"
+    body = _describe(event.data).encode("utf-8", "backslashreplace")
+    try:
+        _decode(body)
+    except EventInvalid:
+        return headers, body
+    return headers, b"not JSON: " + body
+
+
+def _describe(data: object) -> str:
+    for write in (json.dumps, repr):
+        try:
+            return write(data)
+        except Exception:  # noqa: BLE001, S112 - of values of the caller, which may do anything; the next is tried
+            continue
+    return f"not JSON: {_kind(data)}"
 
 
 def attributes_of(event: Event) -> tuple[dict[str, str], bytes]:
@@ -357,8 +443,8 @@ def _texts_of(event: Event) -> dict[str, str]:
     return texts
 
 
-def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> Event:
-    """The event of these attributes; `body` is its data where that travels apart.
+def _from_members(members: Mapping[str, Any], *, body: bytes | None = None, is_plain: bool = True) -> Event:
+    """The event of these attributes; `body` is its data where that travels apart. Plain is what was decoded here.
 
     Raises:
         EventInvalid: one that is required is missing, or one is not what it must be.
@@ -369,8 +455,7 @@ def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> E
     if version != SPEC_VERSION:
         raise EventInvalid(f"CloudEvents {SPEC_VERSION} is understood, not {version!r:.40}; nothing ran.")
     data = _read_data(members) if body is None else _read_body(body, members.get("datacontenttype"))
-    if _is_too_deep(data):
-        raise EventInvalid(f"The data of an event is nested at most {MAX_DEPTH} levels deep; nothing ran.")
+    _check_depth(data)
     event = Event(
         type=members["type"],
         source=members["source"],
@@ -384,6 +469,7 @@ def _from_members(members: Mapping[str, Any], *, body: bytes | None = None) -> E
     )
     if members.get("time") is None:
         object.__setattr__(event, "time", None)  # when it was read is not when it happened
+    _put_is_plain(event, is_plain)
     return event
 
 
@@ -417,14 +503,20 @@ def _read_body(body: bytes, content_type: object) -> Any:
     """The data of an event whose attributes are headers: JSON if its type says so, or if it has none and is JSON."""
     if not body:
         return None
-    media_type = _media_type(content_type) if isinstance(content_type, str) else None
-    if media_type is None:
+    if not isinstance(content_type, str):
         try:
             return _decode(body)
         except EventInvalid:
             return bytes(body)
-    is_json = media_type in ("application/json", "text/json") or media_type.endswith("+json")
-    return _decode(body) if is_json else bytes(body)
+    return _decode(body) if _is_json(content_type) else bytes(body)
+
+
+def _is_json(content_type: str | None) -> bool:
+    """Whether data of this type is JSON, which it is where nothing is said."""
+    if content_type is None:
+        return True
+    media_type = _media_type(content_type)
+    return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
 def _media_type(content_type: str) -> str:
@@ -484,9 +576,43 @@ def _text_extension(value: Extension) -> str:
 
 def _encode(value: Any) -> bytes:
     try:
-        return msgspec.json.encode(value)
+        text = msgspec.json.encode(value)
+        has_number = b"null" not in text or _is_finite(msgspec.to_builtins(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise EventInvalid(f"The data of an event cannot be written as JSON; nothing ran. {problem!s:.200}") from None
+    if not has_number:
+        raise EventInvalid("The data of an event has a number that is infinite or NaN, and JSON has none; nothing ran.")
+    return text
+
+
+def _encode_ordered(value: Any) -> bytes:
+    """The same JSON in every process, where the value holds sets."""
+    text = _encode(value)
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except TypeError:  # it has keys that are no text, or a set of several types
+        return text
+
+
+def _encode_text(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as problem:
+        raise EventInvalid(f"The data of an event is text without UTF-8; nothing ran. {problem!s:.200}") from None
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether no number in it is infinite or NaN, which are written as null."""
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            return False
+        if isinstance(one, dict):
+            rest.extend(one.values())
+        elif isinstance(one, list | tuple | set | frozenset):
+            rest.extend(one)
+    return True
 
 
 def _decode(text: bytes | str) -> Any:
@@ -494,6 +620,16 @@ def _decode(text: bytes | str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise EventInvalid(f"This is no JSON ({problem!s:.100}); nothing ran.") from None
+
+
+def _check_depth(data: Any) -> None:
+    """Refuse what no fingerprint is taken of.
+
+    Raises:
+        EventInvalid: it is nested too deep.
+    """
+    if _is_too_deep(data):
+        raise EventInvalid(f"The data of an event is nested at most {MAX_DEPTH} levels deep; nothing ran.")
 
 
 def _is_too_deep(data: Any) -> bool:

@@ -2,7 +2,7 @@
 
 - The parameters of a handler are given by name: `event`, `data`, `attempt` and `session`, each optional, in any order.
   Another name is refused at decoration.
-- `data` is decoded to its annotation before the handler is called; what does not decode never reaches it.
+- `data` is decoded from JSON to its annotation before the handler is called; what does not decode never reaches it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _decode_json(annotation: Any, event: Event) -> Any:
     try:
         if isinstance(event.data, bytes):
             return msgspec.json.decode(event.data, type=annotation)
-        return msgspec.convert(event.data, annotation)
+        return msgspec.convert(event.data, annotation, str_keys=True)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise DoesNotDecode(f"the data of {event.type} is not as annotated: {problem!s:.300}") from None
 

@@ -105,11 +105,13 @@ class Outbox(Generic[S]):
             autonomous: add it in a transaction of its own, whatever becomes of yours.
 
         Raises:
-            UsageError: there is no transaction, no id, or the name was used already in this attempt.
+            UsageError: there is no transaction, no id, the handler has ended, or the name was used already in this
+                attempt.
         """
         engine = self._engine
         call = _current_call(engine)
-        named = self._name(event, name, call)
+        used = event.type if name is None else name
+        named = _named(event, used, call)
         if engine.tracer is not None:
             named = _with_trace(named, engine.tracer)
         added = to_outbox(named, self.stream, ordering_key, _scope_text(scope, call))
@@ -118,7 +120,12 @@ class Outbox(Generic[S]):
             joined = engine.store.async_join(within) if isinstance(engine, AsyncEngine) else engine.store.join(within)
         elif not autonomous:
             if call is not None and call.joined:
-                call.events.append(added)
+                _use(used, call)
+                if not call.events.add(added):
+                    raise UsageError(
+                        "add() was called after its handler had ended, and what that wrote is written without this "
+                        "event; it was not added. Have the handler wait for whatever adds events."
+                    )
                 return _give(engine, named)
             joined = context.joined_here(engine.store.name)
             if joined is None:
@@ -127,6 +134,8 @@ class Outbox(Generic[S]):
                     "it tells of; it was not added. Call it in a handler inside semel.within(…), give within=, or say "
                     "autonomous=True."
                 )
+        if call is not None:
+            _use(used, call)
         return engine.perform_on(joined, _add(added, named))
 
     @overload
@@ -165,26 +174,34 @@ class Outbox(Generic[S]):
         )
         return self._engine.perform_on(None, _erase(asked))
 
-    def _name(self, event: Event, name: str | None, call: AttemptState | None) -> Event:
-        """The event under the id it is published with.
 
-        Raises:
-            UsageError: it has none, and there is no handler from whose key one could be derived; or the name was used.
-        """
-        if call is None:
-            if not event.has_own_id:
-                raise UsageError(
-                    "Outside a handler nothing tells two runs of this code apart, so the event needs an id of its own; "
-                    "it was not added. Give Event(id=…)."
-                )
-            return event
-        used = event.type if name is None else name
-        if used in call.event_names:
-            raise UsageError(
-                f"An event named {used!r} was added already in this attempt; this one was not added. Give each a name."
-            )
-        call.event_names.add(used)
-        return event if event.has_own_id else event.with_id(call.key.derive(f"event:{used}"))
+def _named(event: Event, used: str, call: AttemptState | None) -> Event:
+    """The event under the id it is published with.
+
+    Raises:
+        UsageError: it has none, and there is no handler from whose key one could be derived.
+    """
+    if event.has_own_id:
+        return event
+    if call is None:
+        raise UsageError(
+            "Outside a handler nothing tells two runs of this code apart, so the event needs an id of its own; "
+            "it was not added. Give Event(id=…)."
+        )
+    return event.with_id(call.key.derive(f"event:{used}"))
+
+
+def _use(name: str, call: AttemptState) -> None:
+    """Note that an event of this name is added: of two, replays could not tell which one is which.
+
+    Raises:
+        UsageError: there is one already.
+    """
+    if name in call.event_names:
+        raise UsageError(
+            f"An event named {name!r} was added already in this attempt; this one was not added. Give each a name."
+        )
+    call.event_names.add(name)
 
 
 def _current_call(engine: Any) -> AttemptState | None:

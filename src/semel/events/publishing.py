@@ -6,6 +6,8 @@
   wait behind it.
 - What the broker did not take because it could not be reached is no fault of the event: it is tried again for as long
   as the part is held, and parked by nobody.
+- What one destination does not take for now, as a full queue, is set aside: kept with what is parked, without an error,
+  so that the cursor moves on. It holds its key, and is tried again before anything that was added later.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class Publisher(Protocol):
     async def publish(self, events: Sequence[Event]) -> Sequence[Exception | None]:
         """Publish events and wait for their confirmations, all of them at the same time.
 
-        Answers for each event None, once the broker has confirmed that it keeps it, or why it does not.
+        Answers for each event None, once the broker has confirmed that it keeps it, or why it does not. What it raises
+        is about all of them: the broker cannot be reached.
         """
 
 
@@ -132,10 +135,17 @@ class Published:
 
 @dataclass(slots=True)
 class _Refused:
-    """How often the broker refused an event, and when to try it again."""
+    """How often the broker did not take an event, and when to try it again.
+
+    Attributes:
+        is_apart: whether it took, or answered for, others at the same time: then it was there.
+        refused_with: the class of the error it was refused with; None: it was not taken for now.
+    """
 
     attempts: int
     due: float
+    is_apart: bool = True
+    refused_with: type[Exception] | None = None
 
     def is_due(self, now: float) -> bool:
         """Whether to try it again."""
@@ -192,6 +202,12 @@ class PartPublisher:
         self._purge_at = clock.monotonic() + _PURGE_EVERY
         self._purging: asyncio.Task[int] | None = None
         self._warn_at = 0.0
+        self._search_at = 0.0
+        self._aside_in_row = 0
+        """Events that were set aside since one was confirmed, while the broker took nothing."""
+        self._aside_at = 0.0
+        """When to try again what is set aside."""
+        self._in_vain = 0
 
     @property
     def is_over(self) -> bool:
@@ -210,7 +226,9 @@ class PartPublisher:
             Overtaken: another relay has the part.
             TimeIsUp: the broker did not take them in time; some may have been published, and will be again.
         """
-        count = await self._publish_released() if self._held else 0
+        count = 0
+        if self._held and self._clock.monotonic() >= self._aside_at:
+            count = await self._publish_released()
         ahead: asyncio.Task[EventBatch] | None = None
         try:
             while not self.is_over:
@@ -271,17 +289,18 @@ class PartPublisher:
             await self._ask(SaveCursor(self._opened, ()))
 
     async def _publish_released(self) -> int:
-        """Publish what was parked and has been released, before anything that was added later."""
+        """Publish what was released or set aside, before anything that was added later."""
         count = 0
         while not self.is_over:
             released = await self._ask(ReadReleased(self._part, self._settings.batch))
             if not released.events:
+                self._in_vain = 0
                 break
             tried = {one.stored.position: one.attempts for one in released.events}
             mine = {one.stored.event.ordering_key for one in released.events}
             self._held -= mine  # they are held for what comes after these
             try:
-                done = await self._publish([one.stored for one in released.events])
+                done = await self._publish([one.stored for one in released.events], is_aside=True)
             finally:
                 self._held |= mine
             failed = [replace(one, attempts=one.attempts + tried[one.stored.position]) for one in done.parked]
@@ -292,54 +311,122 @@ class PartPublisher:
             self._add_up(done)
             count += len(done.positions)
             if not done.positions:
+                self._in_vain += 1
+                self._aside_at = self._due(self._in_vain)
                 break
+            self._in_vain = 0
         return count
 
-    async def _publish(self, events: Iterable[StoredEvent]) -> Published:
+    async def _publish(self, events: Iterable[StoredEvent], *, is_aside: bool = False) -> Published:
         """Publish events, those of one key after each other, and tell what came of each.
 
-        One that the broker refuses waits by itself, and holds up nobody but those of its key.
+        One that the broker does not take waits by itself, and holds up nobody but those of its key. Where the time is
+        up for those that wait, they are set aside, so that what was confirmed counts.
+
+        Raises:
+            TimeIsUp: the time is up, and the broker cannot be reached or has confirmed nothing.
         """
         done = Published()
         refused: dict[int, _Refused] = {}
         outages = 0
         waiting = list(events)
         while waiting:
-            wave, waiting = self._next_wave(waiting, done, refused)
+            wave, rest = self._next_wave(waiting, done, refused)
             if not wave:
-                if waiting:
-                    await self._rest_until_due(refused[one.position] for one in waiting if one.position in refused)
+                waiting = rest
+                if waiting and not await self._rest_until_due(waiting, refused, done):
+                    break
                 continue
             errors = await self._send(wave)
-            again: list[StoredEvent] = []
-            for stored, error in zip(wave, errors, strict=True):
-                if error is None:
-                    done.positions.append(stored.position)
-                elif isinstance(error, OUTAGES) or self._may_try_again(refused, stored, error, done):
-                    again.append(stored)
-            if not again:
-                continue
-            waiting = sorted([*again, *waiting], key=lambda stored: stored.position)
-            outage = next((error for error in errors if isinstance(error, OUTAGES)), None)
+            again, outage = self._sort_out(wave, errors, done, refused, is_aside=is_aside)
+            waiting = sorted([*again, *rest], key=lambda stored: stored.position) if again else rest
             outages = 0 if outage is None else outages + 1
-            self._tell("publishing_failed", len(again), outage or next(filter(None, errors)))
-            if outage is not None:
+            if again:
+                self._tell("publishing_failed", len(again), outage or next(filter(None, errors)))
+            if outage is not None and again:
                 if outages >= self._settings.max_attempts and not self._is_patient:
                     raise outage
                 await self._wait_for_broker(outages, outage)
+                _let_go(again, refused, self._clock.monotonic())
         return done
+
+    def _sort_out(
+        self,
+        wave: Sequence[StoredEvent],
+        errors: Sequence[Exception | None],
+        done: Published,
+        refused: dict[int, _Refused],
+        *,
+        is_aside: bool,
+    ) -> tuple[list[StoredEvent], Exception | None]:
+        """Note what came of events; gives those to be tried again, and an outage where none of them was taken."""
+        apart = {one.position for one in wave if one.position in refused and refused[one.position].is_apart}
+        outage = next((error for error in errors if _is_down(error)), None)
+        is_any_taken = bool(done.positions) or any(not isinstance(error, OUTAGES) for error in errors)
+        if outage is None and len(apart) < len(wave) and not is_any_taken:
+            outage = errors[0]
+        if is_any_taken:
+            self._aside_in_row = 0
+        again: list[StoredEvent] = []
+        for stored, told in zip(wave, errors, strict=True):
+            error = _cause(told) if _is_known(told, refused.get(stored.position)) else told
+            is_apart = outage is None or stored.position in apart
+            if error is None:
+                done.positions.append(stored.position)
+            elif _is_down(error):
+                again.append(stored)
+            elif not isinstance(error, OUTAGES):
+                if self._may_try_again(refused, stored, error, done):
+                    again.append(stored)
+            elif self._may_try_later(refused, stored, error, done, is_apart=is_apart, is_aside=is_aside):
+                again.append(stored)
+        return again, outage
+
+    @property
+    def _may_leave_during_outage(self) -> bool:
+        """Whether an event that the broker took no better than all others may be set aside.
+
+        Perhaps nothing else is there to tell its destination from the broker. But not one after the other: an outage
+        would have the whole outbox set aside.
+        """
+        return self._is_patient and self._aside_in_row < self._settings.in_flight
+
+    def _may_try_later(
+        self,
+        refused: dict[int, _Refused],
+        stored: StoredEvent,
+        error: Exception,
+        done: Published,
+        *,
+        is_apart: bool,
+        is_aside: bool,
+    ) -> bool:
+        """Count that an event was not taken for now: it waits, or is set aside."""
+        attempts = _attempts(refused, stored) + 1
+        self._warn(error, is_first=attempts == 1 and not is_aside)
+        is_enough = attempts >= self._settings.max_attempts and (is_apart or self._may_leave_during_outage)
+        if is_aside or is_enough:
+            self._aside_in_row += not (is_apart or is_aside)
+            self._set_aside(done, stored, attempts)
+            return False
+        refused[stored.position] = _Refused(attempts, self._due(attempts), is_apart)
+        return True
 
     def _may_try_again(
         self, refused: dict[int, _Refused], stored: StoredEvent, error: Exception, done: Published
     ) -> bool:
         """Count that an event was refused: it waits, or is parked."""
-        attempts = refused[stored.position].attempts + 1 if stored.position in refused else 1
+        attempts = _attempts(refused, stored) + 1
         if attempts >= self._settings.max_attempts:
             self._park(done, stored, error, attempts)
             return False
-        refused[stored.position] = _Refused(attempts, self._due(attempts))
+        refused[stored.position] = _Refused(attempts, self._due(attempts), refused_with=type(error))
         self._warn(error, is_first=attempts == 1)
         return True
+
+    def _set_aside(self, done: Published, stored: StoredEvent, attempts: int) -> None:
+        self._held.add(stored.event.ordering_key)
+        done.parked.append(ParkedEvent(stored=stored, error=None, attempts=attempts))
 
     def _next_wave(
         self, waiting: Sequence[StoredEvent], done: Published, refused: Mapping[int, _Refused]
@@ -365,18 +452,47 @@ class PartPublisher:
         return wave, rest
 
     async def _send(self, wave: Sequence[StoredEvent]) -> Sequence[Exception | None]:
+        """Have events published; where `publish` raises, none is taken for published."""
+        try:
+            return await self._send_together(wave)
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the events are tried again
+            if isinstance(error, OUTAGES) or len(wave) == 1 or self._clock.monotonic() < self._search_at:
+                return _down(wave, error)
+            return await self._search(wave, error)
+
+    async def _search(self, wave: Sequence[StoredEvent], error: Exception) -> Sequence[Exception | None]:
+        """Find the events because of which `publish` raises what is no outage.
+
+        They are refused only if it answered for others. If it did not, the broker is gone and says so in its own way,
+        and is not asked so often again for a while.
+        """
+        answers = await self._send_apart(wave, error)
+        if any(answer is None or not isinstance(answer, PublisherDown) for answer in answers):
+            return [_cause(answer) for answer in answers]
+        self._search_at = self._clock.monotonic() + _WARN_EVERY
+        return answers
+
+    async def _send_apart(self, wave: Sequence[StoredEvent], error: Exception) -> list[Exception | None]:
+        if len(wave) == 1 or self.is_over:
+            return _down(wave, error)
+        answers: list[Exception | None] = []
+        middle = len(wave) // 2
+        for half in (wave[:middle], wave[middle:]):
+            try:
+                answers += await self._send_together(half)
+            except UsageError:
+                raise
+            except Exception as other:  # noqa: BLE001 - as above
+                answers += _down(half, other) if isinstance(other, OUTAGES) else await self._send_apart(half, other)
+        return answers
+
+    async def _send_together(self, wave: Sequence[StoredEvent]) -> Sequence[Exception | None]:
         events = [from_outbox(stored.event) for stored in wave]
         self._progress.in_flight += len(wave)
         try:
             errors = await self._hand_over(events)
-        except UsageError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is not about one event
-            down = PublisherDown(
-                f"publish() raised {type(error).__qualname__}; none of its events is taken for published."
-            )
-            down.__cause__ = error
-            return [down] * len(wave)
         finally:
             self._progress.in_flight -= len(wave)
         if len(errors) != len(wave):
@@ -419,13 +535,31 @@ class PartPublisher:
         self._warn(error, is_first=attempts == 1)
         await self._rest_until(self._due(attempts))
 
-    async def _rest_until_due(self, refused: Iterable[_Refused]) -> None:
-        """Wait for the first of these, which is due then, even where the clock is short of it by a rounding."""
+    async def _rest_until_due(
+        self, waiting: Sequence[StoredEvent], refused: Mapping[int, _Refused], done: Published
+    ) -> bool:
+        """Wait for the first of these, which is due then, even where the clock is short of it by a rounding.
+
+        False: the time is up, and all of them are set aside.
+
+        Raises:
+            TimeIsUp: the time is up, and nothing was confirmed.
+        """
         now = self._clock.monotonic()
-        first = min((one for one in refused if not one.is_due(now)), key=lambda one: one.due, default=None)
-        if first is not None:
+        counted = [refused[one.position] for one in waiting if one.position in refused]
+        first = min((one for one in counted if not one.is_due(now)), key=lambda one: one.due, default=None)
+        if first is None:
+            return True
+        try:
             await self._rest_until(first.due)
-            first.due = self._clock.monotonic()
+        except TimeIsUp:
+            if not done.positions:
+                raise
+            for one in waiting:
+                self._set_aside(done, one, _attempts(refused, one))
+            return False
+        first.due = self._clock.monotonic()
+        return True
 
     async def _rest_until(self, due: float) -> None:
         if due >= self._until:
@@ -476,6 +610,43 @@ class PartPublisher:
             self._purging.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._purging
+
+
+def _attempts(refused: Mapping[int, _Refused], stored: StoredEvent) -> int:
+    """How often an event was not taken so far."""
+    found = refused.get(stored.position)
+    return 0 if found is None else found.attempts
+
+
+def _let_go(events: Iterable[StoredEvent], refused: Mapping[int, _Refused], now: float) -> None:
+    """Those that waited for the broker together are due together."""
+    for stored in events:
+        if stored.position in refused:
+            refused[stored.position].due = now
+
+
+def _down(wave: Sequence[StoredEvent], error: Exception) -> list[Exception | None]:
+    """The answer for events that `publish` has raised for."""
+    down = PublisherDown(f"publish() raised {type(error).__qualname__}; none of its events is taken for published.")
+    down.__cause__ = error
+    return [down] * len(wave)
+
+
+def _is_down(answer: Exception | None) -> bool:
+    """Whether `publish` has raised what says that the broker cannot be reached."""
+    return isinstance(answer, PublisherDown) and isinstance(answer.__cause__, OUTAGES)
+
+
+def _is_known(answer: Exception | None, refused: _Refused | None) -> bool:
+    """Whether `publish` raised for an event what it was refused with before, while there were answers for others."""
+    return refused is not None and isinstance(answer, PublisherDown) and type(answer.__cause__) is refused.refused_with
+
+
+def _cause(answer: Exception | None) -> Exception | None:
+    """What `publish` raised for one event, where that may be about the event."""
+    if isinstance(answer, PublisherDown) and isinstance(answer.__cause__, Exception) and not _is_down(answer):
+        return answer.__cause__
+    return answer
 
 
 def _explain(error: BaseException | None) -> str:

@@ -62,7 +62,8 @@ class Parked:
         position: names it, within its stream.
         event: the event.
         ordering_key: while it is parked, later events of this key wait, too.
-        error: why it could not be published; None: it waits behind another one of its key, or was released.
+        error: why it could not be published; None: it waits behind another one of its key, was released, or its
+            destination does not take it for now.
         attempts: how often it was tried.
         since: when it was parked.
     """
@@ -134,6 +135,7 @@ class Relay:
         self._settings = RelaySettings(in_flight, batch, max_attempts, backoff or _BACKOFF, self.keep_for, parked)
         self._policy = Policy(lease_for=_LEASE, max_runtime=_LONGEST, when_running="reject")
         self._wake = asyncio.Event()
+        self._wakes_once: set[asyncio.Event] = set()
         self._spawn: Spawn = spawn
 
     def __repr__(self) -> str:
@@ -150,8 +152,7 @@ class Relay:
             ConnectionError: the broker could not be reached, as often as `max_attempts` says; or whatever the publisher
                 answered instead.
         """
-        self._refuse_joining()
-        return sum([await self._turn(part, once=True) or 0 for part in self._parts])
+        return await self._once()
 
     async def run(self) -> None:
         """Publish events as they come, until `stop` is called."""
@@ -162,12 +163,12 @@ class Relay:
 
     def stop(self) -> None:
         """Have `run` end once what is under way is published and saved."""
-        self._wake.set()
+        for wake in (self._wake, *self._wakes_once):
+            wake.set()
 
     async def purge(self) -> int:
         """Delete events that were published more than `keep_for` ago; `run` does this by itself. Answers how many."""
-        self._refuse_joining()
-        return sum([await self._turn(part, once=True, purges=True) or 0 for part in self._parts])
+        return await self._once(purges=True)
 
     async def parked(self) -> AsyncIterator[Parked]:
         """Events that could not be published, and those that wait behind them, oldest first."""
@@ -194,6 +195,17 @@ class Relay:
         """
         await self._change(ReleaseParked(self.outbox.stream, position, discard=True))
 
+    async def _once(self, *, purges: bool = False) -> int:
+        """Go through the parts once. To stop the relay ends this too, and nothing that is called later."""
+        self._refuse_joining()
+        wake = asyncio.Event()
+        self._wakes_once.add(wake)
+        try:
+            turns = [await self._turn(part, wake, once=True, purges=purges) for part in self._parts]
+        finally:
+            self._wakes_once.discard(wake)
+        return sum(count or 0 for count in turns)
+
     async def _change(self, operation: ReleaseParked) -> int:
         changed = await self._ask(operation)
         if operation.position is not None and not changed.count:
@@ -208,7 +220,7 @@ class Relay:
         silent = 0
         while not self._wake.is_set():
             try:
-                count = await self._turn(part, once=False)
+                count = await self._turn(part, self._wake, once=False)
                 silent = 0
                 await self._rest(_LONGEST_PAUSE if count is None else _OTHERS_FIRST)
             except TryLater:
@@ -216,7 +228,7 @@ class Relay:
                 pause = self._settings.backoff.after(silent).total_seconds()
                 await self._rest(max(pause, _LONGEST_PAUSE))
 
-    async def _turn(self, part: StreamPart, *, once: bool, purges: bool = False) -> int | None:
+    async def _turn(self, part: StreamPart, wake: asyncio.Event, *, once: bool, purges: bool = False) -> int | None:
         """Claim a part, publish or purge, give it back; answers how many events that were, None if another has it."""
         try:
             call = await self._engine.open(
@@ -225,13 +237,13 @@ class Relay:
         except InProgress:
             return None
         try:
-            return await self._work(part, once=once, purges=purges)
+            return await self._work(part, wake, once=once, purges=purges)
         except (Overtaken, TimeIsUp):
             return 0
         finally:
             await self._give_back(call)
 
-    async def _work(self, part: StreamPart, *, once: bool, purges: bool) -> int:
+    async def _work(self, part: StreamPart, wake: asyncio.Event, *, once: bool, purges: bool) -> int:
         until = self._engine.clock.monotonic() + _HELD_FOR
         publishing = PartPublisher(
             part,
@@ -239,7 +251,7 @@ class Relay:
             self._settings,
             ask=self._ask,
             clock=self._engine.clock,
-            wake=self._wake,
+            wake=wake,
             until=until,
             progress=self.progress,
             is_patient=not once,

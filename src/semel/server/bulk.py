@@ -58,6 +58,7 @@ MOST_COUNTED: Final = 1000
 KEEP_FOR: Final = timedelta(days=30)
 LEASE_FOR: Final = timedelta(seconds=10)
 _PAGE_OF_ITEMS: Final = 50
+_LETTERS_COUNTED: Final = 1000
 _CONCURRENCY: Final = 8
 _ATTEMPTS: Final = 5
 _LOOK_EVERY: Final = 60.0
@@ -128,13 +129,14 @@ class BulkItem(msgspec.Struct, frozen=True):
 class BulkPreview:
     """What a bulk action would do: how many match, and how many of those are in a state for it.
 
-    `is_eligible_exact` is false where so many would have to be read for the second number that it is only the most
-    there can be.
+    `is_exact`: all were looked at; otherwise the numbers are least ones. `is_eligible_exact` is false where so many
+    would have to be read for the second number that it is only the most there can be.
     """
 
     matching: int
     eligible: int
     by_status: dict[str, int]
+    is_exact: bool = True
     is_eligible_exact: bool = True
 
 
@@ -146,6 +148,8 @@ class BulkProgress:
     scope: str
     metadata: BulkMetadata
     status: BatchStatus
+    number: int = 0
+    """Where it is in a list, for `after`."""
 
     @property
     def done(self) -> int:
@@ -214,18 +218,23 @@ class BulkActions:
         """Whether the store keeps what bulk actions need."""
         return Capability.BATCH in engine_of(self._actions.semel).store.capabilities and not self._actions.is_read_only
 
-    async def preview(self, user: User, asked: BulkRequest) -> BulkPreview:
+    async def preview(self, user: User, asked: BulkRequest, *, looks_at: int | None = None) -> BulkPreview:
         """How many match, and how many of those are in a state for the action. Nothing is changed.
+
+        With `looks_at` at most so many records are looked at, and at most 1,000 letters.
 
         Raises:
             Refused: the user may not, or what was asked for cannot be used.
         """
         self._check(user, asked)
         if asked.letters is not None:
-            return await self._preview_letters(user, asked, asked.letters)
-        numbers = await self._numbers(user, asked.records or {})
-        eligible, is_eligible_exact = await self._eligible(user, asked, numbers)
-        return BulkPreview(sum(numbers.values()), eligible, numbers, is_eligible_exact)
+            return await self._preview_letters(user, asked, asked.letters, looks_at)
+        records, reach = asked.records or {}, await self._reach(user, asked, looks_at)
+        if reach is not None:
+            records = {**records, "before": reach}
+        numbers = await self._numbers(user, records)
+        eligible, is_eligible_exact = await self._eligible(user, asked, records, numbers)
+        return BulkPreview(sum(numbers.values()), eligible, numbers, reach is None, is_eligible_exact)
 
     async def start(self, user: User, asked: BulkRequest) -> BulkProgress:
         """Note all that match now as a batch. Nothing is changed before `run`.
@@ -308,16 +317,30 @@ class BulkActions:
             raise not_found_error(f"bulk action {id_!r}")
         return known
 
-    async def list(self, user: User) -> tuple[BulkProgress, ...]:
-        """Bulk actions that exist for a user, in the order in which they were begun."""
+    async def list(
+        self, user: User, *, limit: int | None = None, after: int = 0, newest_first: bool = False
+    ) -> tuple[BulkProgress, ...]:
+        """Bulk actions that exist for a user, in the order in which they were begun, or the newest first.
+
+        `after` is the number of the last one of the page before; 0 is the beginning. Without `limit` they are all.
+        """
         self._actions.demand(user, Permission.LIST)
-        found = []
+        found: list[StoredBatch] = []
         for scope in self._actions.scopes_asked(user, None):
-            async for batch in self._batches(scope, None):
-                known = await self._known(batch.scope, batch.id)
-                if known is not None and not (known.metadata.everywhere and user.scopes is not None):
-                    found.append(known)
-        return tuple(found)
+            of_scope = self._batches(scope, None, after, newest_first=newest_first)
+            count = 0
+            async for batch in of_scope:
+                if user.scopes is None or not _metadata_in(batch).everywhere:
+                    found.append(batch)
+                    count += 1
+                if count == limit:
+                    break
+        found.sort(key=lambda batch: batch.number, reverse=newest_first)
+        return tuple([await self._progress_of(batch) for batch in found[:limit]])
+
+    async def _progress_of(self, batch: StoredBatch) -> BulkProgress:
+        status = await self._actions.told(Batch(self._actions.semel, batch).status())
+        return BulkProgress(batch.id, batch.scope, _metadata_in(batch), status, batch.number)
 
     async def refusals(
         self, user: User, scope: str, id_: str, *, after: int | None = None, limit: int = 100
@@ -368,18 +391,25 @@ class BulkActions:
             found += [(one.scope, one.id) async for one in self._batches(None, state) if self._has_handlers(one)]
         return tuple(found)
 
-    async def _preview_letters(self, user: User, asked: BulkRequest, wanted: LetterFilter) -> BulkPreview:
+    async def _preview_letters(
+        self, user: User, asked: BulkRequest, wanted: LetterFilter, looks_at: int | None
+    ) -> BulkPreview:
         number = in_doubt = in_vain = 0
+        is_exact = True
         async for letter in self._letters(user, wanted, self._scope(user, asked)):
+            if looks_at is not None and number == _LETTERS_COUNTED:
+                is_exact = False
+                break
             number += 1
             if asked.action == "redrive" and letter.reason == "in_doubt":
                 in_doubt += 1
                 in_vain += in_doubt <= MOST_COUNTED and bool(await self._actions.why_in_vain(letter))
-        return BulkPreview(number, number - in_vain, {}, is_eligible_exact=in_doubt <= MOST_COUNTED)
+        return BulkPreview(number, number - in_vain, {}, is_exact, is_eligible_exact=in_doubt <= MOST_COUNTED)
 
-    async def _eligible(self, user: User, asked: BulkRequest, numbers: dict[str, int]) -> tuple[int, bool]:
+    async def _eligible(
+        self, user: User, asked: BulkRequest, wanted: RecordFilter, numbers: dict[str, int]
+    ) -> tuple[int, bool]:
         """How many of those that match are in a state for the action, and whether there are not fewer."""
-        wanted = asked.records or {}
         number = sum(numbers.get(status, 0) for status in _STATUSES[asked.action])
         if asked.action in _ENDS_DOUBT and numbers.get(Status.RUNNING):
             # Whoever runs under a lease that is over is in doubt, although no sweep has said so yet.
@@ -399,6 +429,13 @@ class BulkActions:
         for one in await self._actions.counts(user, **wanted):
             numbers[one.status] = numbers.get(one.status, 0) + one.number
         return numbers
+
+    async def _reach(self, user: User, asked: BulkRequest, looks_at: int | None) -> datetime | None:
+        """Before which moment records are counted, where not all may be looked at."""
+        if looks_at is None:
+            return None
+        wanted: RecordFilter = {**(asked.records or {}), "newest_first": False}
+        return await self._actions.reach(user, looks_at, **wanted)
 
     def _check(self, user: User, asked: BulkRequest) -> None:
         if asked.action not in PERMISSIONS:
@@ -545,7 +582,7 @@ class BulkActions:
         check_processed(disposition)
 
     def _has_handlers(self, batch: StoredBatch) -> bool:
-        consumer = msgspec.json.decode(batch.metadata, type=BulkMetadata).consumer
+        consumer = _metadata_in(batch).consumer
         return not consumer or consumer in self._actions.consumers
 
     async def _known(self, scope: str, id_: str) -> BulkProgress | None:
@@ -558,13 +595,14 @@ class BulkActions:
         status = await batch.status()
         return BulkProgress(id_, scope, msgspec.convert(status.metadata, BulkMetadata), status)
 
-    async def _batches(self, scope: str | None, state: Any) -> AsyncIterator[StoredBatch]:
-        after = 0
+    async def _batches(
+        self, scope: str | None, state: Any, after: int = 0, *, newest_first: bool = False
+    ) -> AsyncIterator[StoredBatch]:
         while True:
-            page: tuple[StoredBatch, ...] = await self._actions.perform(list_page(scope, state, after))
+            asked = list_page(scope, state, after, newest_first=newest_first, operation=OPERATION)
+            page: tuple[StoredBatch, ...] = await self._actions.perform(asked)
             for batch in page:
-                if batch.operation == OPERATION:
-                    yield batch
+                yield batch
                 after = batch.number
             if not page:
                 return
@@ -657,6 +695,10 @@ def _is_decided(record: Record, actor: str, reason: str) -> bool:
     """Whether it was this very bulk action that decided about a record last."""
     note = record.note
     return note is not None and note.by == actor and note.reason == reason
+
+
+def _metadata_in(batch: StoredBatch) -> BulkMetadata:
+    return msgspec.json.decode(batch.metadata, type=BulkMetadata)
 
 
 def _metadata_of(user: User, asked: BulkRequest) -> BulkMetadata:

@@ -193,6 +193,7 @@ _REFUSALS: Final = {
         "they sealed has expired."
     ),
     Capability.RESTORE_HOLD: "{name} takes no restore mark, only servers do; nothing was done.",
+    Capability.COUNT: "{name} cannot tell how far so many records reach: it has no order of all; nothing was read.",
     Capability.INVALIDATIONS: (
         "{name} cannot stand behind a cache: it does not record pending invalidations. Nothing was changed. "
         "Use PostgreSQL, MySQL, MariaDB or SQLite."

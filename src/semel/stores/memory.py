@@ -77,6 +77,8 @@ from semel.core.operations import (
     Resolve,
     Resolved,
     Scan,
+    SkippedTo,
+    SkipRecords,
     StateMismatch,
     SweepCount,
 )
@@ -102,7 +104,7 @@ from semel.stores.events.outbox import MemoryOutbox
 from semel.stores.letters import Letters
 from semel.stores.operators.memory import MemoryAudit, MemoryTokens
 from semel.stores.rows import new_record
-from semel.stores.search import after, count_records, first_page, matches
+from semel.stores.search import after, count_records, first_page, matches, skip_records
 from semel.stores.settings import StoreClock, machine_clock
 
 __all__ = ["MemoryStore", "Table"]
@@ -232,7 +234,7 @@ class Table:
                 return self.checkpoint(operation, now)
             case JoinTransaction():
                 return Lost()  # there is no transaction to enter
-            case Read() | ReadHistory() | Scan() | CountRecords():
+            case Read() | ReadHistory() | Scan() | CountRecords() | SkipRecords():
                 return self.look(operation, now)
             case Resolve() | Reopen() | CountFailure() | Erase():
                 return self.decide(operation, now)
@@ -282,8 +284,8 @@ class Table:
                 return self.erase(operation, now)
 
     def look(
-        self, operation: Read | ReadHistory | Scan | CountRecords, now: int
-    ) -> Found | HistoryFound | Page | Counts:
+        self, operation: Read | ReadHistory | Scan | CountRecords | SkipRecords, now: int
+    ) -> Found | HistoryFound | Page | Counts | SkippedTo:
         """What changes nothing."""
         match operation:
             case Read(digest):
@@ -294,6 +296,8 @@ class Table:
                 return self.scan(operation, now)
             case CountRecords(query):
                 return count_records(record for record in self.records.values() if matches(record, query, now))
+            case SkipRecords():
+                return skip_records(self.records.values(), operation)
 
     def claim(self, claim: Claim, now: int) -> ClaimAnswer:
         """Judge and write in one step."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from semel.core.claim_rules import is_stuck
-from semel.core.operations import Counts, Query
+from semel.core.operations import Counts, Query, SkippedTo, SkipRecords
 from semel.core.record import About, Count, Status, StoredRecord, Term
 from semel.stores.rows import storable
 
@@ -102,12 +102,30 @@ def counts_of(rows: Iterable[tuple[str, str, int]]) -> Counts:
     return Counts(tuple(Count(operation, Status(status), number) for operation, status, number in sorted(rows)))
 
 
+def skip_records(records: Iterable[StoredRecord], operation: SkipRecords) -> SkippedTo:
+    """The instant so many places on, by what the records themselves say."""
+    query = operation.query
+    numbers = {term_number(term) for term in query.terms[:1]}
+    instants = sorted(
+        (
+            record.created_us
+            for record in records
+            if (query.before_us is None or record.created_us < query.before_us)
+            and (query.after_us is None or record.created_us >= query.after_us)
+            and numbers.issubset(term_numbers(record.about))
+            and (not numbers or query.scope in (None, record.key.scope))
+        ),
+        reverse=query.newest_first,
+    )
+    return SkippedTo(instants[operation.number] if operation.number < len(instants) else None)
+
+
 Mark = Callable[[str, str], str]
 """What stands in the text for a value, by its name and its kind (text, number or digest)."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{0,64}")
 _DIGITS: Final = 64
-_TEXTS: Final = ("operation", "process_instance", "business_key", "subject", "requester")
+_TEXTS: Final = ("process_instance", "business_key", "subject", "requester")
 
 
 @dataclass(frozen=True)
@@ -143,6 +161,11 @@ class Selection:
         return f"{self.row}.created_us{self.direction}, {self.row}.digest{self.direction}"
 
     @property
+    def order_by_time(self) -> str:
+        """The same by time alone, which an index without the digest gives too."""
+        return f"{self.row}.created_us{self.direction}"
+
+    @property
     def text(self) -> str:
         """The conditions as one."""
         return " AND ".join(self.terms) or "TRUE"
@@ -158,6 +181,20 @@ def select_records(query: Query, cursor: tuple[int, bytes] | None, wording: Word
     conditions.add_texts(query)
     direction = " DESC" if query.newest_first else ""
     return Selection(conditions.row, conditions.terms, conditions.values, direction)
+
+
+def select_skipped(query: Query, wording: Wording, leading: Collection[str] = ()) -> Selection:
+    """The conditions for what `SkipRecords` counts; `leading` names the columns that an index by time begins with."""
+    conditions = _Conditions("s" if query.terms else "r", wording)
+    conditions.add_term(query)
+    conditions.add_times(query)
+    if query.terms:
+        conditions.add_row_scope(query)
+    elif "status" in leading and query.status in (Status.FAILED, Status.CANCELLED):
+        conditions.add_status(query)
+    elif "operation" in leading:
+        conditions.add_operation(query)
+    return Selection(conditions.row, conditions.terms, conditions.values, " DESC" if query.newest_first else "")
 
 
 class _Conditions:
@@ -181,14 +218,10 @@ class _Conditions:
     def add_place(self, query: Query, cursor: tuple[int, bytes] | None) -> None:
         """Scope, time and digest: what is kept beside the number of a searched value too, and lies in its indexes."""
         row, mark = self.row, self._wording.mark
-        if query.scope is not None:
-            self._add(f"{row}.scope = {{}}", "scope", "text", query.scope)
-            if row != "r":
-                self._add("r.scope = {}", "owner", "text", query.scope)
-        if query.before_us is not None:
-            self._add(f"{row}.created_us < {{}}", "before_us", "number", query.before_us)
-        if query.after_us is not None:
-            self._add(f"{row}.created_us >= {{}}", "after_us", "number", query.after_us)
+        self.add_row_scope(query)
+        if query.scope is not None and row != "r":
+            self._add("r.scope = {}", "owner", "text", query.scope)
+        self.add_times(query)
         if query.reference is not None:
             lowest, highest = mark("lowest", "digest"), mark("highest", "digest")
             self.terms.append(f"{row}.digest BETWEEN {lowest} AND {highest}")
@@ -200,14 +233,39 @@ class _Conditions:
             self.terms.append(f"({row}.created_us, {row}.digest) {after} ({us}, {digest})")
             self.values["cursor_us"], self.values["cursor_digest"] = cursor
 
+    def add_row_scope(self, query: Query) -> None:
+        """The scope, as the row has it that gives the order."""
+        if query.scope is not None:
+            self._add(f"{self.row}.scope = {{}}", "scope", "text", query.scope)
+
+    def add_times(self, query: Query) -> None:
+        """When it was created."""
+        if query.before_us is not None:
+            self._add(f"{self.row}.created_us < {{}}", "before_us", "number", query.before_us)
+        if query.after_us is not None:
+            self._add(f"{self.row}.created_us >= {{}}", "after_us", "number", query.after_us)
+
+    def add_operation(self, query: Query) -> None:
+        """What the key is for."""
+        if query.operation is not None:
+            self._add("r.operation = {}", "operation", "text", storable(query.operation))
+
+    def add_status(self, query: Query) -> None:
+        """Where it is in its life."""
+        if query.status is None:
+            return
+        self._add("r.status = {}", "status", "text", query.status.value)
+        if query.status is not Status.COMPLETED:
+            self.terms.append("r.status <> 'completed'")  # literally the WHERE of a partial index
+
     def add_texts(self, query: Query) -> None:
         """What only the record tells."""
+        self.add_operation(query)
         for name in _TEXTS:
             wanted = getattr(query, name)
             if wanted is not None:
                 self._add(f"r.{name} = {{}}", name, "text", storable(wanted))
-        if query.status is not None:
-            self._add("r.status = {}", "status", "text", query.status.value)
+        self.add_status(query)
         if query.tag is not None:
             self._add(f"{self._wording.position}(r.tags, {{}}) > 0", "tag", "text", _tag_text(query.tag))
         if query.hides_internal:

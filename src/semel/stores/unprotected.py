@@ -49,6 +49,8 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkippedTo,
+    SkipRecords,
     StateMismatch,
     SweepCount,
     TransactionJoined,
@@ -118,6 +120,8 @@ class UnprotectedStore:
                 return Page((), None)
             case CountRecords():
                 return Counts(())
+            case SkipRecords():
+                return SkippedTo(None)
             case Resolve() | Reopen() | Erase() | CountFailure():
                 return StateMismatch(None)
             case Pending():

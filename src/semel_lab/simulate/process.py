@@ -22,7 +22,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from semel.core.circuit import Breaker, Change, Guard
 from semel.core.flow import Flow, run
-from semel.core.operations import Checkpoint, Claim, Complete, CountRecords, Fail, Lost, Operation, Read, Renew, Scan
+from semel.core.operations import (
+    Checkpoint,
+    Claim,
+    Complete,
+    CountRecords,
+    Fail,
+    Lost,
+    Operation,
+    Read,
+    Renew,
+    Scan,
+    SkipRecords,
+)
 from semel.core.store import Answers, Driver, Store
 from semel.engine.background import (
     DOZE,
@@ -543,7 +555,9 @@ class LaneRunner:
 
     def only_reads(self) -> bool:
         """Whether the next round cannot change anything."""
-        return all(isinstance(pending.operation, (Read, Scan, CountRecords)) for pending in self.next_tickets())
+        return all(
+            isinstance(pending.operation, (Read, Scan, CountRecords, SkipRecords)) for pending in self.next_tickets()
+        )
 
     def callers_of(self, queued: list[PendingOperation]) -> list[Any]:
         """The callers who wait for these; watches are none, nor is anybody who is gone."""

@@ -47,6 +47,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
     StateMismatch,
 )
 from semel.core.record import NOTHING, Entry, Status, StoredRecord
@@ -124,7 +125,19 @@ class Quirks:
 
 _RUNNING, _COMPLETED, _FAILED, _IN_DOUBT = Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.IN_DOUBT
 _HARMLESS = frozenset(
-    {Read, ReadHistory, Scan, CountRecords, AddReplays, Invalidate, Pending, Confirm, RegisterWorker, PurgeWorkers}
+    {
+        Read,
+        ReadHistory,
+        Scan,
+        CountRecords,
+        SkipRecords,
+        AddReplays,
+        Invalidate,
+        Pending,
+        Confirm,
+        RegisterWorker,
+        PurgeWorkers,
+    }
 )  # no record is decided by these
 _STAYS = ("fence", "fingerprint", "steps", "doubtful", "in_doubt_policy", "created_us", "keep_us")
 _SHUT = ("status", "fence", "nonce", "lease_us", "expires_us")
@@ -135,6 +148,8 @@ class WatchedStore:
 
     __slots__ = ("claims", "max_operations", "name", "sim", "table")
     capabilities: Capabilities = frozenset()
+    skips = True
+    """Whether it tells how far so many records reach."""
 
     def __init__(self, sim: Simulation, batch: int) -> None:
         self.name = "simulated://"
@@ -180,9 +195,9 @@ class WatchedStore:
             for digest, life in self.claims.lives.items()
             if not life.ended and (record := self.table.records.get(digest)) is not None
         ]
-        check_search(known, ABOUTS, lambda asked: self.find(asked, now))
+        check_search(known, ABOUTS, lambda asked: self.find(asked, now), skips=self.skips)
 
-    def find(self, operation: Scan | CountRecords, now: int) -> Any:
+    def find(self, operation: Scan | CountRecords | SkipRecords, now: int) -> Any:
         """What a search or a count is told."""
         return self.perform(operation, now)
 
@@ -438,6 +453,7 @@ _UNJUDGED = (
     Read,
     Scan,
     CountRecords,
+    SkipRecords,
     Purge,
     MarkLapsed,
     AddReplays,
@@ -481,6 +497,7 @@ class WatchedDynamo(WatchedStore):
     """DynamoDB: an operation is one request or several, and each is watched by itself."""
 
     __slots__ = ("_read", "model")
+    skips = False
 
     def __init__(self, sim: Simulation, batch: int) -> None:
         super().__init__(sim, batch)
@@ -526,7 +543,7 @@ class WatchedDynamo(WatchedStore):
         item = self.model.items.get(digest)
         return () if item is None else seen_of(item).entries
 
-    def find(self, operation: Scan | CountRecords, now: int) -> Any:
+    def find(self, operation: Scan | CountRecords | SkipRecords, now: int) -> Any:
         """By the store's own plan: a tag and a count read all items, anything else goes by an index."""
         return self.model.apply(operation, now)
 

@@ -165,6 +165,7 @@ FOREIGN: Final = {
     "a page of another site": {"referer": "https://evil.example/page"},
     "a sibling": {"origin": f"http://{HOST}", "sec-fetch-site": "same-site"},
     "null": {"origin": "null"},
+    "no address": {"origin": "http://["},
     "nothing": dict[str, str](),
 }
 
@@ -177,6 +178,14 @@ def test_a_form_of_another_site_is_refused(client: httpx.Client, site: Site, hea
     assert answer.status_code == 403
     assert "nothing was changed" in answer.text
     assert site.read("wanted by others").status == "in_doubt"
+
+
+def test_a_page_that_is_asked_for_in_the_wrong_way_says_so(client: httpx.Client) -> None:
+    answer = client.post("/operator/records", headers=SAME)
+    assert answer.status_code == 405
+    assert "GET" in answer.headers["allow"]
+    assert "cannot be asked for in this way" in answer.text
+    assert "There is no such page here." in client.get("/operator/nowhere").text
 
 
 @pytest.mark.parametrize("place", [place for place, _ in _FORMS])

@@ -77,6 +77,15 @@ def test_somebody_signs_in_decides_and_signs_out(secret: str, page: Page) -> Non
     expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
 
 
+def test_a_page_says_so_once_its_session_has_ended(secret: str, page: Page) -> None:
+    page.get_by_label("Token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#pulse")).to_have_text("Live")
+    page.context.clear_cookies()
+    expect(page.locator("#pulse")).to_have_text("Signed out: reload to sign in")
+    expect(page.locator("h1")).to_have_text("What needs a person")
+
+
 def test_a_link_to_a_page_leads_there_once_somebody_has_signed_in(secret: str, page: Page) -> None:
     address = page.url.removesuffix("/sign-in")
     page.goto(f"{address}/records?status=in_doubt&operation=ship")

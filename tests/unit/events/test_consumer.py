@@ -13,7 +13,7 @@ import pytest
 from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
-from semel.events import Consumer, Disposition, Event
+from semel.events import Backoff, Consumer, Disposition, Event
 from semel.stores.memory import MemoryStore
 from semel.testing import Crash, VirtualClock
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
@@ -115,6 +115,35 @@ def test_the_same_id_with_another_body_is_a_dead_letter_and_changes_nothing(desk
     assert (given.action, given.status) == ("dead_letter", "reused")
     assert desk.record(an_event()).status == "completed"
     assert [letter.reason for letter in desk.letters()] == ["reused"]
+
+
+@pytest.mark.parametrize("other", [{"type": "asset.moved"}, {"subject": "asset-2"}, {"subject": None}], ids=str)
+def test_two_events_of_one_id_and_equal_data_have_a_letter_each(desk: Desk, other: dict[str, Any]) -> None:
+    flaky = Flaky()
+    consumer = desk.consumer(flaky.handler, "asset.registered", "asset.moved", max_attempts=1)
+    mine, reused = an_event(data=None), an_event(data=None, **other)
+    assert [desk.handle(consumer, event).status for event in (mine, reused)] == ["exhausted", "reused"]
+    assert {letter.reason: letter.event for letter in desk.letters()} == {"exhausted": mine, "reused": reused}
+    flaky.is_mended = True
+    assert desk.wait(consumer.redrive()).statuses == {"processed": 1, "reused": 1}
+    assert [letter.event for letter in desk.letters()] == [reused]
+
+
+def test_an_event_that_is_processed_leaves_the_letter_of_another_one_under_its_id(desk: Desk) -> None:
+    flaky = Flaky()
+    consumer = desk.consumer(flaky.handler, "asset.registered", "asset.moved")
+    mine, reused = an_event(data=None), an_event(data=None, type="asset.moved")
+    assert [desk.handle(consumer, event).status for event in (mine, reused)] == ["failed", "reused"]
+    flaky.is_mended = True
+    assert desk.handle(consumer, mine).status == "processed"
+    assert [letter.event for letter in desk.letters()] == [reused]
+
+
+def test_bytes_and_json_under_one_id_have_a_letter_each(desk: Desk) -> None:
+    consumer = desk.consumer(fail(ValueError("?")), max_attempts=1)
+    as_json, as_bytes = an_event(data=1), an_event(data=b"1", datacontenttype="image/png")
+    assert [desk.handle(consumer, event).status for event in (as_json, as_bytes)] == ["exhausted", "reused"]
+    assert {letter.reason: letter.event for letter in desk.letters()} == {"exhausted": as_json, "reused": as_bytes}
 
 
 def test_another_time_or_extension_is_the_same_event(desk: Desk) -> None:
@@ -263,6 +292,10 @@ class Flaky:
         if not self.is_mended:
             raise OSError("broken")
 
+    def handler(self, event: Event) -> None:
+        """As a function."""
+        self(event)
+
 
 def exhausted(desk: Desk, flaky: Flaky, *ids: str, **settings: Any) -> Consumer[Any]:
     def handler(event: Event) -> None:
@@ -288,7 +321,7 @@ def test_dead_letters_are_found_by_reason_type_subject_and_time(desk: Desk) -> N
     found: dict[str, Any] = {"reason": "exhausted", "type": "asset.registered", "subject": "asset-1"}
     for name, value in found.items():
         same: dict[str, Any] = {name: value}
-        other: dict[str, Any] = {name: "other"}
+        other: dict[str, Any] = {name: "rejected"}
         assert len(desk.every(consumer.dead_letters(**same))) == 1, name
         assert desk.every(consumer.dead_letters(**other)) == [], name
     assert desk.every(consumer.dead_letters(before=letter.first)) == []
@@ -331,6 +364,13 @@ def test_redriving_many_says_what_came_of_them(desk: Desk) -> None:
     assert (report.total, dict(report.statuses)) == (3, {"processed": 3})
 
 
+@pytest.mark.parametrize("call", ["redrive", "dead_letters"])
+def test_a_reason_that_no_letter_has_is_refused(desk: Desk, call: str) -> None:
+    consumer = exhausted(desk, Flaky(), "e-1")
+    with pytest.raises(UsageError, match="not 'other'"):
+        getattr(consumer, call)(reason="other")
+
+
 def test_a_letter_that_is_not_there_cannot_be_redriven_or_discarded(desk: Desk) -> None:
     consumer = exhausted(desk, Flaky())
     for act in (consumer.redrive, lambda id_: consumer.discard(id_, reason="old")):
@@ -356,14 +396,14 @@ def test_a_letter_keeps_its_record_from_expiring(desk: Desk) -> None:
     assert len(desk.every(consumer.dead_letters())) == 1
 
 
-def nested(desk: Desk, consumer: Consumer[Any], event: Event) -> Disposition:
+def nested(desk: Desk, consumer: Consumer[Any], event: Event, **settings: Any) -> Disposition:
     """Handle an event while another handler runs, as another process would."""
     box: list[Disposition] = []
 
     def run() -> None:
         with asyncio.Runner() as runner:
             made = Desk(desk.is_async, desk.clock, desk.store, runner)
-            other = made.consumer(lambda: None, serial_by="subject")
+            other = made.consumer(lambda: None, serial_by="subject", **settings)
             box.append(made.handle(other, event))
             made.wait(made.semel.close())
 
@@ -383,6 +423,24 @@ def test_two_events_of_one_subject_never_run_at_the_same_time(desk: Desk, subjec
     consumer = desk.consumer(registered, serial_by="subject")
     assert desk.handle(consumer, an_event()).status == "processed"
     assert [one.status for one in seen] == [status]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({}, timedelta(seconds=1)), ({"backoff": Backoff(first=60, spread=0), "lease_for": 20}, timedelta(seconds=20))],
+    ids=["back-off", "rest of the lease"],
+)
+def test_an_event_waits_for_its_turn_no_longer_than_after_a_failure(
+    desk: Desk, settings: dict[str, Any], told: timedelta
+) -> None:
+    seen: list[Disposition] = []
+
+    def registered() -> None:
+        seen.append(nested(desk, consumer, an_event(id="e-2"), **settings))
+
+    consumer = desk.consumer(registered, serial_by="subject", **settings)
+    desk.handle(consumer, an_event())
+    assert [(one.status, one.retry_after) for one in seen] == [("in_progress", told)]
 
 
 def test_the_next_event_of_a_subject_runs_when_the_first_has_ended_whatever_came_of_it(desk: Desk) -> None:

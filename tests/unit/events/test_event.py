@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from semel.errors import EventInvalid
+from semel.events.encoding import from_outbox, to_outbox
 from semel.events.event import Event
 
 TIME = datetime(2026, 11, 16, 9, 30, 0, 123456, tzinfo=UTC)
@@ -174,6 +178,53 @@ def test_data_that_json_cannot_hold_is_refused() -> None:
         an_event(data={"what": object()}).to_json()
 
 
+class Measured(msgspec.Struct):
+    """The data of an event."""
+
+    value: float
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("wrap", [lambda n: n, lambda n: [None, n], lambda n: {"a": (1, {"b": n})}, Measured])
+def test_a_number_that_json_has_not_is_refused(wrap: Callable[[float], Any], number: float) -> None:
+    event = an_event(data=wrap(number))
+    for write in (event.to_json, event.to_headers):
+        with pytest.raises(EventInvalid, match="NaN"):
+            write()
+
+
+def test_nothing_is_written_as_null() -> None:
+    assert an_event(data={"a": None, "b": 1.5}).body == b'{"a":null,"b":1.5}'
+
+
+@pytest.mark.parametrize("type_", ["text/plain", "text/plain; charset=utf-8", "application/xml"])
+def test_text_that_is_not_json_travels_as_it_is(type_: str) -> None:
+    event = an_event(data="<a>\u00e9</a>", datacontenttype=type_)
+    assert Event.from_json(event.to_json()) == event
+    assert Event.from_json(event.to_json()).to_headers()[1] == "<a>\u00e9</a>".encode()
+
+
+@pytest.mark.parametrize("type_", [None, "application/json", "application/vnd.asset+json; charset=utf-8"])
+def test_text_that_is_json_travels_as_json(type_: str | None) -> None:
+    event = an_event(data="hello", datacontenttype=type_)
+    assert event.body == b'"hello"'
+    assert Event.from_headers(*event.to_headers()).data == "hello"
+
+
+@pytest.mark.parametrize("data", ["hello", b"\xff", {"a": 1}, None], ids=str)
+@pytest.mark.parametrize("type_", ["text/plain", "application/json", None])
+def test_an_event_comes_back_from_the_outbox_as_it_was_added(data: Any, type_: str | None) -> None:
+    event = an_event(data=data, datacontenttype=type_, time=datetime(2026, 11, 16, tzinfo=UTC))
+    back = from_outbox(to_outbox(event, "default", None))
+    assert (back, back.to_headers(), back.to_json()) == (event, event.to_headers(), event.to_json())
+
+
+def test_text_of_a_queue_that_utf8_cannot_hold_is_refused() -> None:
+    attributes = {name: {"StringValue": "x"} for name in ("ce-id", "ce-source", "ce-type")}
+    with pytest.raises(EventInvalid, match="UTF-8"):
+        Event.from_sqs({"Body": "\ud83d", "MessageAttributes": attributes})
+
+
 def test_a_header_that_is_there_twice_is_refused() -> None:
     with pytest.raises(EventInvalid, match="twice"):
         Event.from_headers({"ce-id": "1", "CE-ID": "2", "ce-source": "/s", "ce-type": "t"}, b"")
@@ -220,6 +271,15 @@ def test_a_queue_message_that_is_a_whole_event_is_read() -> None:
 
 def test_a_queue_message_that_eventbridge_put_there_is_read() -> None:
     assert Event.from_sqs({"body": json.dumps(BRIDGED)}, id="detail.event_id").id == "e-1"
+
+
+def test_an_event_has_its_own_id_whatever_path_is_named() -> None:
+    event = an_event()
+    whole = event.to_json().decode()
+    envelope = {**BRIDGED, "detail": json.loads(whole)}
+    assert Event.from_sqs({"Body": whole}, id="data.n") == event
+    assert Event.from_eventbridge(envelope, id="detail.data.n", subject="source") == event
+    assert Event.from_sqs({"Body": json.dumps(envelope)}, id="detail.data.n") == event
 
 
 def test_the_id_of_a_queue_message_is_never_taken_for_the_events() -> None:

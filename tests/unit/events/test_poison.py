@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 from collections.abc import Iterator
@@ -150,6 +151,67 @@ class Busy(Exception):
 def test_an_error_may_ask_for_any_pause(desk: Desk, asked: Any, told: timedelta) -> None:
     given = desk.handle(desk.consumer(fail(Busy(asked))), an_event())
     assert (given.status, given.retry_after) == ("failed", told)
+
+
+def test_an_error_whose_pause_cannot_be_read_is_delivered_again(desk: Desk) -> None:
+    class Broken(Exception):
+        @property
+        def retry_after(self) -> Any:
+            raise RuntimeError("broken")
+
+    given = desk.handle(desk.consumer(fail(Broken())), an_event())
+    assert (given.status, given.retry_after) == ("failed", timedelta(seconds=1))
+
+
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+NOT_JSON: dict[str, Any] = {
+    "object": {"what": object()},
+    "infinite": math.inf,
+    "no number": {"capacity_kw": [math.nan]},
+    "half a character": {"name": "\ud83d"},
+    "text that is half a character": "\ud83d",
+    "a key that is none": {None: 1},
+    "a circle": CIRCLE,
+    "too deep": json.loads(nest(70)),
+    "a number without end": 10**5000,
+}
+
+
+@pytest.mark.parametrize("name", NOT_JSON)
+def test_what_json_cannot_hold_is_a_dead_letter_that_is_never_processed(desk: Desk, name: str) -> None:
+    seen: list[Event] = []
+
+    def note(event: Event) -> None:
+        seen.append(event)
+
+    consumer = desk.consumer(note)
+    event = an_event(data=NOT_JSON[name])
+    assert [desk.handle(consumer, event).status for _ in range(2)] == ["invalid"] * 2
+    (letter,) = desk.letters()
+    assert letter.raw is not None
+    assert (letter.event, letter.raw[0]["ce-id"], letter.seen) == (None, "e-1", 2)
+    assert desk.wait(consumer.redrive(letter.id)).status == "invalid"
+    assert (seen, [one.seen for one in desk.letters()]) == ([], [3])
+
+
+def test_an_extension_that_json_cannot_hold_is_a_dead_letter(desk: Desk) -> None:
+    given = desk.handle(desk.consumer(nothing), an_event(extensions={"many": 10**5000}))
+    assert (given.status, len(desk.letters())) == ("invalid", 1)
+
+
+def test_a_letter_says_what_was_delivered_although_json_cannot_hold_it(desk: Desk) -> None:
+    desk.handle(desk.consumer(nothing), an_event(data={"name": "\ud83d"}))
+    assert [letter.raw and letter.raw[1] for letter in desk.letters()] == [b'{"name": "\\ud83d"}']
+
+
+@pytest.mark.parametrize("headers", [{"x": "\udcff"}, {"\ud83d": b"\xff"}, {**JSON, "ce-id": "\udcff"}], ids=ascii)
+def test_headers_that_utf8_cannot_hold_become_a_dead_letter(desk: Desk, headers: dict[str, Any]) -> None:
+    consumer = desk.consumer(nothing)
+    assert desk.wait(consumer.receive(headers, b"garbage")).status == "invalid"
+    (letter,) = desk.letters()
+    assert desk.wait(consumer.redrive(letter.id)).status == "invalid"
+    assert [one.seen for one in desk.letters()] == [2]
 
 
 @pytest.mark.parametrize("settings", [{}, {"retry_errors": (Declined,)}], ids=["in doubt", "without effect"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
-from redis.exceptions import NoPermissionError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, ReadOnlyError, ResponseError
 
 from semel.errors import UsageError
 from semel.events import Event
@@ -95,3 +97,113 @@ async def test_a_server_that_cannot_keep_what_is_unread_is_named(
 def test_what_to_keep_of_a_stream_without_a_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="max_length="):
         redis_streams.publisher("redis://127.0.0.1:1", stream="assets", keep_unread=True)
+
+
+class Pipeline:
+    """Entries that go to a server together."""
+
+    def __init__(self, server: ReplacedServer) -> None:
+        self._server = server
+        self._commands: list[tuple[Any, ...]] = []
+
+    def execute_command(self, *command: Any) -> None:
+        self._commands.append(command)
+
+    async def execute(self, *, raise_on_error: bool) -> list[Any]:
+        assert not raise_on_error
+        return [self._server.answer(command) for command in self._commands]
+
+
+class ReplacedServer:
+    """A server that does not know IDMP, in the place of one that did."""
+
+    def __init__(self) -> None:
+        self.added: list[tuple[Any, ...]] = []
+        self.refuses: Callable[[tuple[Any, ...]], bool] = lambda command: "IDMP" in command
+        self.outage: Exception | None = None
+        self.times_asked = 0
+        self.connection_pool = self
+
+    async def info(self, _section: str) -> dict[str, str]:
+        self.times_asked += 1
+        return {"redis_version": "7.0.15"}
+
+    def pipeline(self, *, transaction: bool) -> Pipeline:
+        assert not transaction
+        return Pipeline(self)
+
+    def answer(self, command: tuple[Any, ...]) -> Any:
+        if isinstance(self.outage, ReadOnlyError):
+            return self.outage
+        if self.outage is not None:
+            raise self.outage
+        if self.refuses(command):
+            return ResponseError("Invalid stream ID specified as stream command argument")
+        self.added.append(command)
+        return b"1-1"
+
+    async def disconnect(self, *, inuse_connections: bool) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+def replaced() -> tuple[redis_streams.RedisPublisher, ReplacedServer]:
+    """A publisher that knows the version of the server before, and the one that is there now."""
+    publisher, server = redis_streams.publisher("redis://127.0.0.1:1", stream="assets"), ReplacedServer()
+    publisher._client = cast("Any", server)
+    publisher._version = (8, 6)
+    return publisher, server
+
+
+async def test_what_another_server_does_not_know_is_left_out_for_it() -> None:
+    publisher, server = replaced()
+    assert await publisher.publish([EVENT, EVENT]) == [None, None]
+    assert [command[:3] for command in server.added] == [("XADD", "assets", "*")] * 2
+
+
+async def test_what_the_same_server_does_not_take_is_an_error_of_that_event() -> None:
+    publisher, server = replaced()
+    publisher._version = (7, 0)
+    server.refuses = lambda _: True
+    (error,) = await publisher.publish([EVENT])
+    assert isinstance(error, ValueError)
+    assert server.times_asked == 1
+
+
+@pytest.mark.parametrize("outage", [RedisConnectionError("gone"), ReadOnlyError("READONLY")])
+async def test_after_a_lost_connection_the_version_is_asked_again(outage: Exception) -> None:
+    publisher, server = replaced()
+    server.outage = outage
+    with pytest.raises(ConnectionError):
+        await publisher.publish([EVENT])
+    server.outage = None
+    assert await publisher.publish([EVENT]) == [None]
+    assert server.times_asked == 1
+
+
+class Refusing:
+    """A server that does not tell of a stream."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def xinfo_groups(self, _stream: str) -> None:
+        raise self._error
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (ResponseError("no such key"), UsageError, "There is no stream 'assets'"),
+        (ResponseError("WRONGTYPE Operation against a key"), UsageError, "'assets' is no stream"),
+        (NoPermissionError("this user has no permissions"), UsageError, "no permissions"),
+        (ReadOnlyError("READONLY"), ConnectionError, "takes no commands"),
+    ],
+)
+async def test_a_stream_that_cannot_be_looked_at_is_told_with_the_reason(
+    error: Exception, kind: type[Exception], told: str
+) -> None:
+    with pytest.raises(kind, match=told):
+        await redis_streams.read_stream_of(lambda: cast("Any", Refusing(error)), "assets", None)

@@ -274,9 +274,12 @@ async def test_a_list_can_be_of_several_scopes_and_before_a_moment(audit: Audit,
     assert await listed(audit, before=second.at) == [first]
 
 
-async def test_a_place_that_is_none_is_refused(audit: Audit) -> None:
+@pytest.mark.parametrize(
+    "place", ["x", "", f"{'9' * 22}-1-00", f"1-{'9' * 22}-00", "1_0-1-00", "\u0661-1-00", "1-1-0", "1-1-" + "00" * 65]
+)
+async def test_a_place_that_is_none_is_refused(audit: Audit, place: str) -> None:
     with pytest.raises(UsageError, match="no place in the audit chain"):
-        await listed(audit, before="x")
+        await listed(audit, before=place)
 
 
 async def test_a_chain_is_sealed_once_enough_entries_are_not(audit: Audit) -> None:

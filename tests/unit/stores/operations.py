@@ -29,6 +29,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
     Terms,
 )
 from semel.core.policy import Doubt
@@ -134,6 +135,7 @@ class Sequences:
             self._erase,
             *[self._scan] * 2,
             lambda: CountRecords(self._query()),
+            lambda: SkipRecords(self._query(), chance.randrange(4)),
             lambda: Read(self._digest(), with_steps=chance.random() < 0.5),
             lambda: Purge(10),
             lambda: MarkLapsed(10),

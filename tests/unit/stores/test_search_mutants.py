@@ -17,7 +17,7 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from semel.core.operations import Claim, CountRecords, Purge, Query, Scan
+from semel.core.operations import Claim, CountRecords, Purge, Query, Scan, SkipRecords
 from semel.core.record import About, Status
 from semel.stores import search
 from semel.stores.memory import Table
@@ -64,12 +64,21 @@ def _differs(asker: Asker, seed: int) -> bool:
         sequences.learn(table.apply(operation, asker.clock.now))
         asker.all([operation])
         query = dice.choice(QUERIES)
-        for asked in (Scan(query, None, 10), CountRecords(query)):
+        searches: tuple[Scan | CountRecords | SkipRecords, ...] = (
+            Scan(query, None, 10),
+            CountRecords(query),
+            *_reaches(query),
+        )
+        for asked in searches:
             if asker.all([asked]) != [table.apply(asked, asker.clock.now)]:
                 return True
         if asker.writer().execute(ROWS).fetchall() != _rows(table):
             return True
     return False
+
+
+def _reaches(query: Query) -> tuple[SkipRecords, ...]:
+    return SkipRecords(query, 1), SkipRecords(replace(query, newest_first=True), 1)
 
 
 def _rows(table: Table) -> list[tuple[bytes, int, int, str]]:
@@ -119,6 +128,10 @@ def _nowhere(query: Query) -> Query:
     return Query(before_us=query.before_us, after_us=query.after_us, reference=query.reference)
 
 
+def _add_no_term(_self: Any, _query: Query) -> None:
+    """A search that is led by nothing."""
+
+
 def _by_number_alone() -> AbstractContextManager[Any]:
     """Many values have one number, and the texts are not compared."""
     one = ExitStack()
@@ -149,6 +162,12 @@ MUTANTS: Final[dict[str, Switch]] = {
     ),
     "what was erased is not left out": _asking_otherwise(hides_erased=False),
     "an operation is not left out": _asking_otherwise(without_operation=None),
+    "a reach counts from one": statement("skip_s", "OFFSET :number", "OFFSET :number - 1"),
+    "a reach is told from the other end": lambda: patch.object(
+        search.Selection, "order_by_time", property(lambda self: f"{self.row}.created_us")
+    ),
+    "a reach counts other values": lambda: patch.object(search._Conditions, "add_term", _add_no_term),
+    "a reach counts other scopes": _without_the_scope,
     "every count is one": statement("count_records", "count(*)", "1"),
 }
 

@@ -94,7 +94,7 @@ def test_text_is_kept_as_far_as_it_is_text(text: str | None, kept: str | None) -
 
 
 def test_statements_are_complete_and_without_comments() -> None:
-    made_later = {"scan", "count_records", "scan_letters"}
+    made_later = {"scan", "count_records", "skip_r", "skip_s", "scan_letters"}
     left_open = {name: text for name, text in SQL.items() if "--" in text or ("{" in text and name not in made_later)}
     assert left_open == {}
     assert all(text and not text.endswith(";") for text in SQL.values())

@@ -58,8 +58,8 @@ def test_random_sequences_in_a_callers_transactions_are_answered_as_by_the_table
         joined = pair.store.join(connection)
         assert isinstance(joined, SqliteJoined)
         for seed in range(start, start + TOGETHER):
-            for table in ("semel_record", "semel_step"):
-                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - the two names above
+            for table in ("semel_record", "semel_step", "semel_search"):
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
             connection.commit()
             pair.clock.now = START
             _compare_joined(seed, pair, joined, connection)
@@ -88,8 +88,8 @@ def _compare_joined(seed: int, asker: Asker, joined: SqliteJoined, connection: s
 )
 def test_random_sequences_are_answered_as_by_the_table(pair: Asker, start: int, blind: bool) -> None:
     for seed in range(start, start + TOGETHER):
-        for table in ("semel_record", "semel_step"):
-            pair.writer().execute(f"DELETE FROM {table}")  # noqa: S608 - the two names above
+        for table in ("semel_record", "semel_step", "semel_search"):
+            pair.writer().execute(f"DELETE FROM {table}")  # noqa: S608 - the names above
         pair.clock.now = START
         compare(seed, pair, blind=blind)
 

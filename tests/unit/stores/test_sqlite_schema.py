@@ -18,7 +18,7 @@ from semel.stores.sqlite.migrations import schema
 from tests.unit.stores.kit import Asker, connected
 from tests.unit.stores.operations import KEYS, Clock, claim
 
-LISTING = {"scan", "count_records", "found_r", "found_s", "scan_letters", "purge_letters"}
+LISTING = {"scan", "count_records", "skip_r", "skip_s", "found_r", "found_s", "scan_letters", "purge_letters"}
 """Statements and their parts that people ask for, and no caller waits for."""
 
 

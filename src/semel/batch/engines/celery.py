@@ -22,7 +22,15 @@ from semel.celery_tasks.settings import POLICY
 from semel.celery_tasks.tasks import check_when_a_worker_starts, send_again, task_settings
 from semel.core.policy import PolicyFields
 from semel.engine.engine import engine_of
-from semel.errors import FailedBefore, InDoubt, LeaseLost, RecordNotFound, StoreUnavailable, TryLater, UsageError
+from semel.errors import (
+    FailedBefore,
+    InDoubt,
+    KeyReused,
+    LeaseLost,
+    StoreUnavailable,
+    TryLater,
+    UsageError,
+)
 from semel.extras import requires
 
 with requires("semel.batch.engines.celery", "celery"):
@@ -141,33 +149,51 @@ class Chunk:
         """Run an item. Answers whether the batch lets no more of them run."""
         try:
             runner.run_one(id_)
-        except (SoftTimeLimitExceeded, StoreUnavailable):
+        except SoftTimeLimitExceeded:
             raise
-        except (Skip, FailedBefore):
-            self.ended += 1
-        except InDoubt as error:
-            if error.retry_after is None:
-                self.ended += 1
-            else:
-                self.leave([id_], error.retry_after)
-        except (RecordNotFound, UsageError):
-            if batch.status().state in ("cancelled", "failed"):
-                return True
-            raise
-        except TryLater as error:
-            if batch.status().state == "paused":
-                return True
-            self.leave([id_], error.retry_after)
-        except LeaseLost:
-            self.leave([id_], _SOON)
-        except Exception:  # noqa: BLE001 - it is recorded; the batch tells of it
-            if self._is_tried_again:
-                self.leave([id_], _SOON)
-            else:
-                self.ended += 1
+        except Exception as error:  # noqa: BLE001 - whatever the function raised
+            if error is not runner.handler_error:
+                return self._is_over_after(error, batch, id_)
+            # It is recorded, and the batch tells of it: errors of semel as well, where the function raised them.
+            self._end_or_leave(id_, may_run_again=self._is_tried_again and not isinstance(error, Skip))
         else:
             self.ended += 1
         return False
+
+    def _is_over_after(self, error: Exception, batch: Batch[Semel], id_: str) -> bool:
+        """What an answer of semel means for an item. Answers whether the batch lets no more of them run.
+
+        Raises:
+            Exception: it concerns the whole batch.
+        """
+        match error:
+            case StoreUnavailable():
+                raise error
+            case Skip() | FailedBefore() | KeyReused():
+                self.ended += 1
+            case InDoubt(retry_after=None):
+                self.ended += 1
+            case InDoubt(retry_after=wait):
+                self.leave([id_], wait or _SOON)
+            case UsageError():
+                if batch.status().state in ("cancelled", "failed"):
+                    return True
+                raise error
+            case TryLater():
+                if batch.status().state == "paused":
+                    return True
+                self.leave([id_], error.retry_after)
+            case LeaseLost():
+                self.leave([id_], _SOON)
+            case _:
+                self._end_or_leave(id_, may_run_again=self._is_tried_again)
+        return False
+
+    def _end_or_leave(self, id_: str, *, may_run_again: bool) -> None:
+        if may_run_again:
+            self.leave([id_], _SOON)
+        else:
+            self.ended += 1
 
 
 def dispatch(task: Any, batch: Batch[Semel], *, chunk: int = 100, **options: Any) -> int:

@@ -19,19 +19,29 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar, Unpack, overload
 from semel.api import AsyncSemel, Semel
 from semel.batch.async_runner import AsyncItemCall, AsyncRunner
 from semel.batch.batches import ITEM_FIELDS, Batch, parts_of
-from semel.batch.ends import is_rolled_back, status_of_record
+from semel.batch.ends import is_record_of, is_rolled_back
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
-from semel.batch.items import SKIPPED, Skip, make_item_handler, refuse_sealed_items
+from semel.batch.items import Skip, make_item_handler, refuse_sealed_items
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
 from semel.batch.sync_runner import SyncItemCall, SyncRunner
 from semel.core import codec
 from semel.core.batch.operations import EndBatch, FindItems, FindPages, ReadItems, ReadRecords, TakePage
-from semel.core.batch.values import BatchPage, ItemStatus, State, StoredItem
+from semel.core.batch.rows import status_of_record
+from semel.core.batch.values import SKIPPED, BatchPage, ItemStatus, State, StoredItem
 from semel.core.policy import WhenRunning
 from semel.engine import call_errors, context
 from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import refuse_unknown
-from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, SemelError, StoreUnavailable, TryLater, UsageError
+from semel.errors import (
+    FailedBefore,
+    KeyReused,
+    RecordNotFound,
+    ResultNotKept,
+    SemelError,
+    StoreUnavailable,
+    TryLater,
+    UsageError,
+)
 from semel.transactions import transaction_of
 from semel.validation import Duration
 
@@ -186,6 +196,13 @@ def _is_skipped(error: FailedBefore) -> bool:
 class AsyncSingleRunner(AsyncRunner):
     """Runs single items of a batch."""
 
+    _call: AsyncItemCall | None = None
+
+    @property
+    def handler_error(self) -> Exception | None:
+        """What the function itself raised, whatever kind of error that is."""
+        return None if self._call is None else self._call.handler_error
+
     async def run_one(self, id_: str) -> Any:
         """Run an item, or give what it gave.
 
@@ -239,11 +256,11 @@ class AsyncSingleRunner(AsyncRunner):
             return await self._replay(work, item)
         if self.settings.transaction is not None:
             return await self._run_in_transaction(work, item)
-        call = AsyncItemCall(self, ReadyItem(work, item))
+        self._call = AsyncItemCall(self, ReadyItem(work, item))
         try:
-            result = await call.run()
+            result = await self._call.run()
         except SemelError as error:
-            if error is not call.handler_error:
+            if error is not self.handler_error:
                 await self._note_answer(work, item, error)
             raise
         if result.replayed:
@@ -252,7 +269,7 @@ class AsyncSingleRunner(AsyncRunner):
 
     async def _note_answer(self, work: PageWork, item: StoredItem, error: SemelError) -> None:
         """Note in the row what an answer of the engine says of the item, if it says anything."""
-        if not isinstance(error, UsageError):
+        if not isinstance(error, UsageError) or isinstance(error, KeyReused):
             try:
                 await self._explain(work, item, error)
             except SemelError:
@@ -261,15 +278,14 @@ class AsyncSingleRunner(AsyncRunner):
     async def _run_in_transaction(self, work: PageWork, item: StoredItem) -> Any:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
-        call: AsyncItemCall | None = None
         try:
             async with begin() as session:
                 joined = self.engine.store.async_join(session)
-                call = AsyncItemCall(self, ReadyItem(work, item), joined, session)
+                self._call = AsyncItemCall(self, ReadyItem(work, item), joined, session)
                 with context.joining(self.engine.store.name, joined):
-                    result = await call.run()
+                    result = await self._call.run()
         except Exception as error:
-            own = None if call is None else call.handler_error
+            own = self.handler_error
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 await self._note_answer(work, item, error)
             elif self._is_outage(error, is_own=error is own):
@@ -286,6 +302,7 @@ class AsyncSingleRunner(AsyncRunner):
         """Give what became of an item whose row has ended; its record decides.
 
         Raises:
+            KeyReused: its key was used for something else.
             TryLater: it is being retried at this moment.
         """
         if item.outcome is not None:
@@ -294,6 +311,8 @@ class AsyncSingleRunner(AsyncRunner):
         (record,) = (await self.ask(ReadRecords((key.digest,)))).records
         if record is None:
             raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
+        if not is_record_of(item, record, self.engine.fingerprints):
+            raise call_errors.key_reused_error(key)
         status = status_of_record(record)
         if status is None and item.status == ItemStatus.IN_DOUBT:
             raise call_errors.in_doubt_error(record, None)
@@ -366,6 +385,13 @@ class SyncItem(Protocol):
 class SyncSingleRunner(SyncRunner):
     """Runs single items of a batch."""
 
+    _call: SyncItemCall | None = None
+
+    @property
+    def handler_error(self) -> Exception | None:
+        """What the function itself raised, whatever kind of error that is."""
+        return None if self._call is None else self._call.handler_error
+
     def run_one(self, id_: str) -> Any:
         """Run an item, or give what it gave.
 
@@ -419,11 +445,11 @@ class SyncSingleRunner(SyncRunner):
             return self._replay(work, item)
         if self.settings.transaction is not None:
             return self._run_in_transaction(work, item)
-        call = SyncItemCall(self, ReadyItem(work, item))
+        self._call = SyncItemCall(self, ReadyItem(work, item))
         try:
-            result = call.run()
+            result = self._call.run()
         except SemelError as error:
-            if error is not call.handler_error:
+            if error is not self.handler_error:
                 self._note_answer(work, item, error)
             raise
         if result.replayed:
@@ -432,7 +458,7 @@ class SyncSingleRunner(SyncRunner):
 
     def _note_answer(self, work: PageWork, item: StoredItem, error: SemelError) -> None:
         """Note in the row what an answer of the engine says of the item, if it says anything."""
-        if not isinstance(error, UsageError):
+        if not isinstance(error, UsageError) or isinstance(error, KeyReused):
             try:
                 self._explain(work, item, error)
             except SemelError:
@@ -441,15 +467,14 @@ class SyncSingleRunner(SyncRunner):
     def _run_in_transaction(self, work: PageWork, item: StoredItem) -> Any:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
-        call: SyncItemCall | None = None
         try:
             with begin() as session:
                 joined = self.engine.store.join(session)
-                call = SyncItemCall(self, ReadyItem(work, item), joined, session)
+                self._call = SyncItemCall(self, ReadyItem(work, item), joined, session)
                 with context.joining(self.engine.store.name, joined):
-                    result = call.run()
+                    result = self._call.run()
         except Exception as error:
-            own = None if call is None else call.handler_error
+            own = self.handler_error
             if isinstance(error, SemelError) and error is not own and not is_rolled_back(error):
                 self._note_answer(work, item, error)
             elif self._is_outage(error, is_own=error is own):
@@ -466,6 +491,7 @@ class SyncSingleRunner(SyncRunner):
         """Give what became of an item whose row has ended; its record decides.
 
         Raises:
+            KeyReused: its key was used for something else.
             TryLater: it is being retried at this moment.
         """
         if item.outcome is not None:
@@ -474,6 +500,8 @@ class SyncSingleRunner(SyncRunner):
         (record,) = (self.ask(ReadRecords((key.digest,)))).records
         if record is None:
             raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
+        if not is_record_of(item, record, self.engine.fingerprints):
+            raise call_errors.key_reused_error(key)
         status = status_of_record(record)
         if status is None and item.status == ItemStatus.IN_DOUBT:
             raise call_errors.in_doubt_error(record, None)

@@ -93,7 +93,8 @@ class ReadBatch(msgspec.Struct, Asks["BatchFound"], frozen=True):
 class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
     """At most `limit` batches of a scope, or of all, in the order in which they were begun, after that number.
 
-    With `newest_first` the other way round: below that number, and 0 is the end.
+    With `newest_first` the other way round: below that number, and 0 is the end. With `operation` only those that carry
+    that one out.
     """
 
     scope: str | None
@@ -101,6 +102,7 @@ class ListBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
     after: int
     limit: int
     newest_first: bool = False
+    operation: str | None = None
 
 
 class ReadItems(msgspec.Struct, Asks["ItemsFound"], frozen=True):
@@ -253,6 +255,13 @@ class ExpiredBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
 
     limit: int
     number: int | None = None
+
+
+class HeldBatches(msgspec.Struct, Asks["BatchesFound"], frozen=True):
+    """At most `limit` batches after that number that would expire if none of their items were in doubt."""
+
+    after: int
+    limit: int
 
 
 class ForgetItems(msgspec.Struct, Asks["ItemsForgotten"], frozen=True):
@@ -420,6 +429,7 @@ AboutBatches = (
     | ReopenItems
     | ReserveRate
     | ExpiredBatches
+    | HeldBatches
     | ForgetItems
     | FindSubject
     | EraseItems

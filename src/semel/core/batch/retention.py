@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
-from semel.core.batch.operations import ExpiredBatches, FindPages, ForgetItems, ReadItems, ReadRecords
+from semel.core.batch.operations import (
+    ExpiredBatches,
+    FindPages,
+    ForgetItems,
+    HeldBatches,
+    ReadItems,
+    ReadRecords,
+)
+from semel.core.batch.rows import follow_doubts
 from semel.core.batch.values import BatchPage, ItemStatus, StoredBatch, commit_key, item_key, page_key
 from semel.core.flow import Flow, ask
 from semel.core.operations import Resolve
@@ -15,6 +23,18 @@ from semel.core.record import Note, Status
 
 _LOT: Final = 500
 _EXPIRED: Final = Note("Cancelled", "its batch was cancelled, and is not kept any more").text()
+
+
+def release_held() -> Flow[None]:
+    """See, of batches that stay only because items are in doubt, what was decided about those since."""
+    after = 0
+    while True:
+        held = (yield from ask(HeldBatches(after, _LOT))).batches
+        for batch in held:
+            yield from follow_doubts(batch, "fail")
+        if len(held) < _LOT:
+            return
+        after = held[-1].number
 
 
 def forget_expired(limit: int, number: int | None = None) -> Flow[int]:

@@ -23,6 +23,8 @@ BATCH: Final = "semel:batch"
 PAGE: Final = "semel:batch_page"
 """The operation of a page."""
 MODULUS: Final = 1 << 256
+SKIPPED: Final = "semel.Skipped"
+"""The type of the failure that a record of a skipped item has."""
 KEPT_US: Final = 100 * 365 * 86_400_000_000
 """How long the records of a batch are kept by themselves: longer than the batch, which takes them with it."""
 ABANDONED_US: Final = 30 * 86_400_000_000
@@ -143,13 +145,18 @@ class ItemPlace(msgspec.Struct, frozen=True):
 
 
 class BatchCounts(msgspec.Struct, frozen=True):
-    """How many items ended how; `recent` were so in pages that changed within the last minute."""
+    """How many items ended how; `recent` were so in pages that changed within the last minute.
+
+    Of those pages, `recent_done` are done and `recent_open` are not.
+    """
 
     completed: int = 0
     failed: int = 0
     skipped: int = 0
     in_doubt: int = 0
     recent: int = 0
+    recent_done: int = 0
+    recent_open: int = 0
 
     @property
     def settled(self) -> int:

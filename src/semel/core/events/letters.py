@@ -1,6 +1,7 @@
 """Dead letters: what a consumer of events could not process, and what a store may be asked about them.
 
-- A letter is named by its consumer, its record and its body, so that a crash neither loses nor doubles one.
+- A letter is named by its consumer, its record and all that its event is compared by, so that a crash neither loses nor
+  doubles one, and another event under the same id has a letter of its own.
 - It is written in the transaction or statement that ends its record, and goes with the write that completes it.
 - A decision on the record closes its letters, except those of another event under the same id (`reused`), and except
   where the event may run again by it: the broker was released, and nobody else has the event. Erasing the record
@@ -139,10 +140,13 @@ class LetterPage(msgspec.Struct, frozen=True):
     cursor: tuple[int, bytes] | None
 
 
-def letter_id(consumer: str, record: bytes | None, body: bytes) -> bytes:
-    """What names a letter: each part with its length, so that no two letters share a name."""
+def letter_id(consumer: str, record: bytes | None, *told: bytes) -> bytes:
+    """What names a letter; `told` is all that tells its event from another one under the same id.
+
+    Each part enters with its length, so that no two letters share a name.
+    """
     digest = hashlib.sha256(b"semel.letter\x00")
-    for part in (consumer.encode(), record or b"", hashlib.sha256(body).digest()):
+    for part in (consumer.encode(), record or b"", *told):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.digest()

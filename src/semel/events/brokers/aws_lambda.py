@@ -4,6 +4,7 @@
   acknowledged comes again, and is then a duplicate.
 - Records are handled one after the other, in their order. After one that has to come again, those that must stay in
   order with it are not begun, and come again too; the others go on.
+- The first record of an invocation is always begun, so that a function with little time goes on, if slowly.
 - No claim outlives the invocation: the process may be frozen or ended with it, and then renews nothing.
 - All that is kept between invocations of a process is in the handler: the consumer, the event loop of its coroutines,
   and a client of SQS.
@@ -16,9 +17,11 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -33,14 +36,20 @@ from semel.validation import Duration, to_timedelta
 STOP_BEFORE: Final = timedelta(seconds=2)
 _LONGEST_VISIBILITY: Final = 43_200
 _IN_ONE_REQUEST: Final = 10
-_PATIENCE: Final = 2
-"""Seconds that SQS is waited for."""
+_PATIENCE: Final = 1
+"""Seconds that SQS is waited for: to connect, and to answer."""
+_ENOUGH: Final = timedelta(seconds=1.25)
+"""With less time left to the invocation SQS is not asked: one that is not reached would take the whole invocation."""
+
+_NOT_WHEN_DUE: Final = "messages of %s come again when its time-out ends, not when they are due: %s"
 
 log = logging.getLogger("semel.events.brokers")
 
 LambdaConsumer = Consumer[Semel] | Consumer[AsyncSemel]
 PassOn = Callable[[Mapping[str, Any], Disposition], object]
-"""Is given the record of a dead letter, as Lambda gave it, and what came of it."""
+"""Is given the record of a dead letter, as Lambda gave it, and what came of it. A coroutine is waited for."""
+Remaining = Callable[[], timedelta | None]
+"""How long the invocation may still run; None where nobody says."""
 
 
 def table_url(*, pk: str = "", sk: str = "", ttl: str = "") -> str:
@@ -88,11 +97,12 @@ class LambdaHandler:
             TryLater: an event of EventBridge has to come again; only an error tells Lambda so.
             UsageError: the program has to be changed; nothing of the invocation was acknowledged.
         """
+        remaining = partial(_remaining, context)
         if is_eventbridge(invocation):
-            self._take_event(eventbridge_message(invocation, self._paths), context)
+            self._take_event(eventbridge_message(invocation, self._paths), remaining)
             return None
         messages = read_messages(invocation, self._paths)
-        failures = self._take_batch(messages, context)
+        failures = self._take_batch(messages, remaining)
         return {"batchItemFailures": [{"itemIdentifier": name} for name in failures]}
 
     def close(self) -> None:
@@ -101,8 +111,9 @@ class LambdaHandler:
         if runner is not None:
             runner.close()
 
-    def _take_event(self, message: Message, context: Any) -> None:
-        disposition = self._receive(message, _remaining(context))
+    def _take_event(self, message: Message, remaining: Remaining) -> None:
+        self._open_consumer()  # that takes time, which then remains no more
+        disposition = self._receive(message, remaining())
         if disposition.action != "retry":
             return
         raise TryLater(
@@ -112,33 +123,40 @@ class LambdaHandler:
             reference=disposition.reference,
         ) from disposition.error
 
-    def _take_batch(self, messages: Sequence[Message], context: Any) -> list[str]:
+    def _take_batch(self, messages: Sequence[Message], remaining: Remaining) -> list[str]:
+        self._open_consumer()  # as above
         failed: list[tuple[Message, timedelta | None]] = []
         held: dict[tuple[str, str], timedelta | None] = {}
-        for message in messages:
+        late = 0
+        for place, message in enumerate(messages):
             if message.order is not None and message.order in held:
                 failed.append((message, held[message.order]))
                 continue
-            remaining = _remaining(context)
-            if remaining is not None and remaining < self._stop_before:
+            left = remaining()
+            if place > 0 and left is not None and left < self._stop_before:
                 failed.append((message, None))
+                late += 1
                 continue
-            disposition = self._receive(message, remaining)
+            disposition = self._receive(message, left)
             if disposition.action == "retry":
                 failed.append((message, disposition.retry_after))
                 if message.order is not None:
                     held[message.order] = disposition.retry_after
-        self._queues.delay([(message.raw, after) for message, after in failed if message.shard is None])
+        if late:
+            log.warning(
+                "%d of %d records were not begun, because less than %s of the invocation was left (stop_before), and "
+                "come again",
+                late,
+                len(messages),
+                self._stop_before,
+            )
+        self._queues.delay([(message.raw, after) for message, after in failed if message.shard is None], remaining)
         return _failures([message for message, _ in failed])
 
     def _receive(self, message: Message, remaining: timedelta | None) -> Disposition:
-        consumer = self._open_consumer()
-        receive: Callable[..., Any] = consumer.receive
+        receive: Callable[..., Any] = self._open_consumer().receive
         settings = {"read": lambda _headers, _body: message.read(), "remaining": remaining}
-        if self._runner is not None:
-            disposition: Disposition = self._runner.run(receive(message.headers, message.body, **settings))
-        else:
-            disposition = receive(message.headers, message.body, **settings)
+        disposition: Disposition = self._value_of(receive(message.headers, message.body, **settings))
         if disposition.action == "dead_letter":
             log.warning("an event became a dead letter (%s): %s", disposition.status, disposition.reference)
             return self._pass_letter_on(message, disposition)
@@ -149,11 +167,21 @@ class LambdaHandler:
         if self._pass_on is None:
             return disposition
         try:
-            self._pass_on(message.raw, disposition)
+            self._value_of(self._pass_on(message.raw, disposition))
         except Exception as error:
             log.exception("a dead letter could not be passed on, and comes again: %s", disposition.reference)
             return replace(disposition, action="retry", error=error)
         return disposition
+
+    def _value_of(self, value: Any) -> Any:
+        """What it is, or what comes of it where it has to be awaited."""
+        return self._open_runner().run(_wait_for(value)) if isawaitable(value) else value
+
+    def _open_runner(self) -> asyncio.Runner:
+        """The loop of the process: connections belong to one, so everything is awaited in the same."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner
 
     def _open_consumer(self) -> LambdaConsumer:
         with self._lock:
@@ -161,8 +189,7 @@ class LambdaHandler:
                 made = self._make_consumer
                 self._consumer = made() if callable(made) else made
                 if self._consumer.is_async:
-                    # Its connections belong to one loop, so all invocations of the process have to be run in that.
-                    self._runner = asyncio.Runner()
+                    self._open_runner()
             return self._consumer
 
 
@@ -180,12 +207,12 @@ def handler(
     Args:
         consumer: a consumer, or a callable that makes one at the first invocation of a process. Handlers of a `Semel`
             are called; those of an `AsyncSemel` run in an event loop that is kept for the process.
-        id: where the id of the producer is, as a path of names with dots, such as `detail.event_id`; by default that of
-            the CloudEvent, or the `id` of a plain event by which EventBridge invokes the function.
+        id: where the id of the producer is in what is no CloudEvent, as a path of names with dots, such as
+            `detail.event_id`; by default the `id` of a plain event by which EventBridge invokes the function.
         subject: where the subject of a message of EventBridge is.
         stop_before: with less time left to the invocation than this, no further record is begun.
-        pass_on: is called with the record of a dead letter, after it is stored; where it raises, the record comes again
-            and is passed on then.
+        pass_on: is called, and awaited where it is a coroutine, with the record of a dead letter, after it is stored;
+            where it raises, the record comes again and is passed on then.
         sqs: the client of SQS by which messages are made visible when they are due; by default one of boto3.
     """
     within = to_timedelta("stop_before", stop_before, may_be_zero=True, error=UsageError)
@@ -199,6 +226,10 @@ def _remaining(context: Any) -> timedelta | None:
     return timedelta(milliseconds=max(context.get_remaining_time_in_millis(), 1))
 
 
+async def _wait_for(value: Awaitable[Any]) -> Any:
+    return await value
+
+
 def _failures(messages: Sequence[Message]) -> list[str]:
     """What Lambda is told. Of a shard it is the first that failed: Lambda delivers everything from there on again."""
     told: dict[str, str] = {}
@@ -210,14 +241,16 @@ def _failures(messages: Sequence[Message]) -> list[str]:
 class Queues:
     """Makes messages of SQS visible when they are due, and not when the time-out of their queue ends.
 
-    What cannot be changed, for want of a right or of an answer, comes again after that time-out.
+    What cannot be changed, for want of a right, of an answer or of time, comes again after that time-out. SQS that was
+    never reached is not asked again: nothing leads to it from this function.
     """
 
     def __init__(self, client: Any = None) -> None:
         self._client = client
         self._urls: dict[str, str] = {}
+        self._is_out_of_reach = False
 
-    def delay(self, failed: Sequence[tuple[Mapping[str, Any], timedelta | None]]) -> None:
+    def delay(self, failed: Sequence[tuple[Mapping[str, Any], timedelta | None]], remaining: Remaining) -> None:
         """Have each of these records delivered again after so long; None: when its queue says."""
         by_queue: dict[str, list[dict[str, Any]]] = {}
         for record, after in failed:
@@ -226,19 +259,28 @@ class Queues:
                 entry = {"ReceiptHandle": record["receiptHandle"], "VisibilityTimeout": seconds}
                 by_queue.setdefault(str(record.get("eventSourceARN", "")), []).append(entry)
         for queue, entries in by_queue.items():
-            self._change(queue, entries)
+            for start in range(0, len(entries), _IN_ONE_REQUEST):
+                if self._is_out_of_reach:
+                    return
+                left = remaining()
+                if left is not None and left < _ENOUGH:
+                    log.warning(_NOT_WHEN_DUE, queue, "too little of the invocation is left to ask for more")
+                    return
+                self._change(queue, entries[start : start + _IN_ONE_REQUEST])
 
     def _change(self, queue: str, entries: list[dict[str, Any]]) -> None:
         with requires("semel.events.brokers.aws_lambda", "boto3"):
-            from botocore.exceptions import BotoCoreError, ClientError
+            from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
         try:
             client, url = self._open_client(queue), self._url(queue)
-            for start in range(0, len(entries), _IN_ONE_REQUEST):
-                some = [{"Id": str(n), **entry} for n, entry in enumerate(entries[start : start + _IN_ONE_REQUEST])]
-                for refused in client.change_message_visibility_batch(QueueUrl=url, Entries=some).get("Failed", []):
-                    log.warning("a message of %s stays invisible: %s", queue, refused.get("Code"))
+            some = [{"Id": str(n), **entry} for n, entry in enumerate(entries)]
+            for refused in client.change_message_visibility_batch(QueueUrl=url, Entries=some).get("Failed", []):
+                log.warning("a message of %s stays invisible: %s", queue, refused.get("Code"))
+        except (ConnectTimeoutError, EndpointConnectionError) as error:
+            self._is_out_of_reach = not self._urls  # once reached, it is out of reach for a moment only
+            log.warning(_NOT_WHEN_DUE, queue, error)
         except (BotoCoreError, ClientError) as error:
-            log.warning("messages of %s come again when its time-out ends, not when they are due: %s", queue, error)
+            log.warning(_NOT_WHEN_DUE, queue, error)
 
     def _open_client(self, queue: str) -> Any:
         if self._client is None:

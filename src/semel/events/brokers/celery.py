@@ -119,7 +119,7 @@ def once_task(
         once = semel.once(key=key or _id_of_task, ignore=unseen, **rules, **changes)(function)
 
         @functools.wraps(function)
-        def run(task: Any, *args: Any, **kwargs: Any) -> Any:
+        def run(task: Any, /, *args: Any, **kwargs: Any) -> Any:
             try:
                 return once(*((task, *args) if is_bound else args), **kwargs)
             except SemelError as error:

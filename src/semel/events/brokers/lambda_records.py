@@ -1,10 +1,10 @@
 """What AWS Lambda is invoked with, as messages: records of SQS and Kinesis, and events of EventBridge.
 
-- The id of an event is that of its producer: of the CloudEvent in the body, or at a path that is named. `messageId` and
-  `eventID` are never taken: what is sent twice has two of them.
-- An event that EventBridge delivers by itself has the `id` that EventBridge gave to its put, unless a path is named or
-  its detail is a CloudEvent. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a message
-  means the same to everybody who reads it.
+- The id of an event is that of its producer: of the CloudEvent in the body, or else at a path that is named.
+  `messageId` and `eventID` are never taken: what is sent twice has two of them.
+- An event that EventBridge delivers by itself has the `id` that EventBridge gave to its put, unless its detail is a
+  CloudEvent or a path is named. In a queue or a stream that id is not taken, as `sqs.listen` does not take it: a
+  message means the same to everybody who reads it.
 - `order` names what has to stay in order: records that share it are not begun after one of them has failed.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +76,7 @@ def read_messages(invocation: Any, paths: Paths) -> list[Message]:
 
 def eventbridge_message(invocation: Mapping[str, Any], paths: Paths) -> Message:
     """The event of EventBridge that Lambda was invoked with."""
-    body, path = msgspec.json.encode(invocation), paths.id or "id"
+    body, path = _bytes_of(invocation), paths.id or "id"
     identifier = str(invocation.get("id", ""))
     return Message(invocation, identifier, {}, body, lambda: _read_eventbridge(invocation, paths, path))
 
@@ -106,7 +107,7 @@ def _sqs_message(record: Mapping[str, Any], paths: Paths) -> Message:
         raw=record,
         identifier=str(record["messageId"]),
         headers=headers,
-        body=text.encode() if isinstance(text, str) else b"",
+        body=text.encode("utf-8", "backslashreplace") if isinstance(text, str) else b"",
         read=lambda: _read_sqs(record, paths),
         # A standard queue may have groups as well, for fairness; it keeps no order.
         order=(queue, str(group)) if queue.endswith(".fifo") else None,
@@ -132,7 +133,15 @@ def _from_base64(data: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return data.encode()
+        return data.encode("utf-8", "backslashreplace")
+
+
+def _bytes_of(invocation: Mapping[str, Any]) -> bytes:
+    """What Lambda decoded, as JSON again; it may hold half of a surrogate pair, which only escapes can write."""
+    try:
+        return msgspec.json.encode(invocation)
+    except UnicodeEncodeError:
+        return json.dumps(invocation).encode()
 
 
 def _read_sqs(record: Mapping[str, Any], paths: Paths) -> Event:
@@ -155,11 +164,9 @@ def _read_text(body: bytes, paths: Paths) -> Event:
 
 def _read_eventbridge(message: Mapping[str, Any], paths: Paths, id_path: str | None) -> Event:
     detail = message.get("detail")
-    if paths.id is None and isinstance(detail, Mapping) and "specversion" in detail:
-        return Event.from_json(msgspec.json.encode(detail))
-    if id_path is None:
+    if id_path is None and not (isinstance(detail, Mapping) and "specversion" in detail):
         raise EventInvalid(
             "It is an envelope of EventBridge, whose id is another one for each put; nothing ran. Say where the id of "
             "the producer is: handler(…, id='detail.…'), or id='id' if each event is put once."
         )
-    return Event.from_eventbridge(message, id=id_path, subject=paths.subject)
+    return Event.from_eventbridge(message, id=id_path or "id", subject=paths.subject)

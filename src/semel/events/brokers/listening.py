@@ -4,6 +4,7 @@
   again, and is then a duplicate.
 - A handler that lost its lease settles nothing where that would settle the copy of somebody else.
 - At the end no further message is taken, those that wait go back, those that run end and are acknowledged.
+- While no handler has ended for as long as one may run, no message is kept waiting here: others may have room.
 - What has to be changed in the program ends the listener: the error leaves `async with`, nothing is acknowledged.
 """
 
@@ -94,6 +95,9 @@ class Settler(ABC):
 class Subscription(Settler):
     """One broker's side of a listener: how messages come, and what the broker is told of each."""
 
+    can_hold_off = False
+    """Whether messages come only when they are asked for, so that what is given back goes to others."""
+
     @abstractmethod
     async def start(self, take: Callable[[Message], None]) -> None:
         """Connect, check, and begin to hand messages to `take`.
@@ -117,6 +121,12 @@ class Subscription(Settler):
     @abstractmethod
     async def give_back(self, message: Message) -> None:
         """Have it delivered again at once: nobody touched it."""
+
+    def hold_off(self) -> None:
+        """Ask for no further messages until `go_on`."""
+
+    def go_on(self) -> None:
+        """Ask for messages again."""
 
 
 async def process(
@@ -154,7 +164,11 @@ class Listener:
     ) -> None:
         self._subscription = subscription
         self._concurrency = concurrency
-        self._stop_within = stop_within
+        self._stop_within = stop_within.total_seconds()
+        self._max_runtime = consumer.policy.max_runtime.total_seconds()
+        self._last_began = 0.0
+        self._has_changed = asyncio.Event()
+        """Whether a message came or a handler ended."""
         self._waiting: asyncio.Queue[Message] = asyncio.Queue()
         self._running = 0
         self._idle = asyncio.Event()
@@ -175,8 +189,10 @@ class Listener:
     async def start(self) -> list[asyncio.Task[None]]:
         """Begin to listen; gives the tasks that do so."""
         await self._subscription.start(self._take)
-        tasks = [asyncio.create_task(self._watch(self._work())) for _ in range(self._concurrency)]
-        return [*tasks, asyncio.create_task(self._watch(self._subscription.run()))]
+        work = [self._work() for _ in range(self._concurrency)]
+        if self._subscription.can_hold_off:
+            work.append(self._look_for_standstills())
+        return [asyncio.create_task(self._watch(one)) for one in (*work, self._subscription.run())]
 
     @property
     def has_failed(self) -> asyncio.Future[None]:
@@ -186,11 +202,12 @@ class Listener:
     async def stop(self, tasks: list[asyncio.Task[None]]) -> None:
         """Take nothing more, let what runs end, acknowledge it, and end."""
         self._is_stopping = True
+        ends_at = asyncio.get_running_loop().time() + self._stop_within
         try:
             await self._subscription.pause()
-            await self._give_back()
-            await self._let_end()
-            await self._give_back()
+            await self._give_back_until(ends_at)
+            await self._let_end(ends_at)
+            await self._give_back_until(ends_at)
         finally:
             await cancel_all(tasks)
             await self._subscription.close()
@@ -201,20 +218,60 @@ class Listener:
         while not self._waiting.empty():
             await self._subscription.give_back(self._waiting.get_nowait())
 
-    async def _let_end(self) -> None:
+    async def _give_back_until(self, ends_at: float) -> None:
         try:
-            async with asyncio.timeout(self._stop_within.total_seconds()):
+            async with asyncio.timeout_at(ends_at):
+                await self._give_back()
+        except TimeoutError:
+            log.warning(
+                "the broker did not take back all that waited within %s s; the rest is delivered again when it finds "
+                "that this process has gone",
+                self._stop_within,
+            )
+
+    async def _let_end(self, ends_at: float) -> None:
+        try:
+            async with asyncio.timeout_at(ends_at):
                 await self._idle.wait()
         except TimeoutError:
             log.warning(
-                "%d handlers still ran %s after the end was asked for, and are interrupted; their messages were not "
-                "acknowledged and will be delivered again",
+                "%d handlers still ran %s s after the end was asked for, and are no longer waited for; their messages "
+                "were not acknowledged and will be delivered again",
                 self._running,
                 self._stop_within,
             )
 
+    async def _look_for_standstills(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._stands_still():
+                await self._hold_off()
+            left = self._last_began + self._max_runtime - loop.time()
+            await asyncio.sleep(left if left > 0 else self._max_runtime)
+
+    def _stands_still(self) -> bool:
+        """Whether every handler has run for longer than it may."""
+        lasts = asyncio.get_running_loop().time() - self._last_began
+        return self._running == self._concurrency and lasts >= self._max_runtime
+
+    async def _hold_off(self) -> None:
+        """Leave messages to others until a handler ends."""
+        log.warning(
+            "all %d handlers run for longer than max_runtime (%s s): no message is taken until one of them ends, and "
+            "those that wait are given back",
+            self._concurrency,
+            self._max_runtime,
+        )
+        self._subscription.hold_off()
+        while self._stands_still():
+            self._has_changed.clear()
+            await self._give_back()
+            await self._has_changed.wait()
+        self._subscription.go_on()
+
     def _take(self, message: Message) -> None:
         self._waiting.put_nowait(message)
+        self._has_changed.set()
 
     async def _watch(self, work: Awaitable[None]) -> None:
         try:
@@ -224,17 +281,20 @@ class Listener:
                 self._has_failed.set_exception(error)
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             message = await self._waiting.get()
             if self._is_stopping:
                 await self._subscription.give_back(message)
                 continue
             self._running += 1
+            self._last_began = loop.time()
             self._idle.clear()
             try:
                 await process(self._subscription, message, self._receive)
             finally:
                 self._running -= 1
+                self._has_changed.set()
                 if not self._running:
                     self._idle.set()
 

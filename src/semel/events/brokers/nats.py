@@ -176,6 +176,7 @@ class _Subscription(Subscription):
     """A durable consumer of a stream, which is asked for as many messages as there is room for."""
 
     settles_others = True
+    can_hold_off = True
 
     def __init__(
         self,
@@ -207,6 +208,7 @@ class _Subscription(Subscription):
         self._held: set[str] = set()
         self._room = asyncio.Event()
         self._is_paused = False
+        self._is_held_off = False
         self._asked_last = 0
         self._most = prefetch
         """Messages that one request may ask for."""
@@ -292,7 +294,7 @@ class _Subscription(Subscription):
     @property
     def _free(self) -> int:
         """How many messages there is room for that nobody has asked for."""
-        return self._prefetch - len(self._held) - self._asked
+        return 0 if self._is_held_off else self._prefetch - len(self._held) - self._asked
 
     async def _make_again(self) -> None:
         """Make a durable consumer that was deleted; it begins at the first message, and the inbox leaves repeats out.
@@ -349,6 +351,13 @@ class _Subscription(Subscription):
             with suppress(*_LOST):
                 await self._incoming.drain()
             self._incoming = None
+
+    def hold_off(self) -> None:
+        self._is_held_off = True
+
+    def go_on(self) -> None:
+        self._is_held_off = False
+        self._room.set()
 
     async def close(self) -> None:
         if self._deadlines is not None:
@@ -527,7 +536,7 @@ class NatsPublisher:
         answers: list[Exception | None] = []
         for start in range(0, len(events), self._in_flight):
             some = events[start : start + self._in_flight]
-            sending = asyncio.create_task(self._send_all(context, some))
+            sending = asyncio.create_task(self._send_all(context, some, client.max_payload))
             try:
                 waiting: set[asyncio.Future[Any]] = {sending, lost}
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -556,7 +565,7 @@ class NatsPublisher:
                 self._connection = await _connect(self._url, options, disconnected_cb=lose, closed_cb=lose), lost
             return self._connection
 
-    async def _send_all(self, context: JetStreamContext, events: Sequence[Event]) -> list[Exception | None]:
+    async def _send_all(self, context: JetStreamContext, events: Sequence[Event], most: int) -> list[Exception | None]:
         """Send events side by side, and wait until the broker has them.
 
         The client writes when the loop has a moment: given a few at a time, the broker begins with the first while the
@@ -566,7 +575,7 @@ class NatsPublisher:
         try:
             for start in range(0, len(events), _WRITTEN_TOGETHER):
                 few = events[start : start + _WRITTEN_TOGETHER]
-                sent += [asyncio.create_task(self._send(context, event)) for event in few]
+                sent += [asyncio.create_task(self._send(context, event, most)) for event in few]
                 await asyncio.sleep(0)
             return await asyncio.gather(*sent)
         except BaseException:
@@ -575,13 +584,16 @@ class NatsPublisher:
             await asyncio.gather(*sent, return_exceptions=True)
             raise
 
-    async def _send(self, context: JetStreamContext, event: Event) -> Exception | None:
+    async def _send(self, context: JetStreamContext, event: Event, most: int) -> Exception | None:
         try:
             subject = self._subject(event) if callable(self._subject) else self._subject
             headers, body = event.to_headers()
         except Exception as error:  # noqa: BLE001 - of this event alone
             return error
         headers["Nats-Msg-Id"] = identity_of(event.source, event.id)
+        if len(body) + size_of(headers) > most:
+            # The server counts both and closes the connection; the client counts the body alone.
+            return ValueError(f"NATS does not take the event: it has more than {most} bytes with its headers.")
         try:
             await context.publish(subject, body, timeout=self._confirm_within, headers=headers)
         except NoStreamResponseError:
@@ -592,8 +604,14 @@ class NatsPublisher:
             return ValueError(f"NATS does not take the event: {error.description}.")
         except APIError as error:
             return OSError(f"NATS refused the event: {error.description}")
-        except (MaxPayloadError, BadSubjectError) as error:
+        except (MaxPayloadError, BadSubjectError, UnicodeError) as error:
             return ValueError(f"NATS does not take the event: {error}.")
         except (TimeoutError, NatsError, OSError) as error:
             raise ConnectionError(_NOT_CONFIRMED.format(type(error).__name__)) from error
         return None
+
+
+def size_of(headers: Mapping[str, str]) -> int:
+    """How many bytes headers take on the wire: their first line, a line for each, and an empty one."""
+    lines = sum(len(name) + len(text.encode("utf-8", "replace")) + len(": \r\n") for name, text in headers.items())
+    return len("NATS/1.0\r\n") + lines + len("\r\n")

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from copy import copy
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Final, Self
@@ -61,6 +61,8 @@ _SHORTEST_MS: Final = 64
 _LONGEST_MS: Final = 2**27
 _MAX_SHORT: Final = 255
 """Bytes of a short string of the protocol."""
+_FIRST_TIMESTAMP: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""The protocol has no earlier one; the time of an event is a header, too."""
 _LOST: Final = (AMQPError, OSError, RuntimeError)
 """What calls raise whose connection is gone."""
 
@@ -208,9 +210,10 @@ class _Subscription(Subscription):
 
     async def _reject(self, message: Message, *, requeue: bool) -> None:
         link, tag = message.token[:2]
-        link.acks.forget(tag)
         with unless_lost():
             await link.channel.basic_reject(tag, requeue=requeue, wait=False)
+            # Not before it is on its way: an acknowledgement of all before a later one would be for this one, too.
+            link.acks.forget(tag)
 
 
 class _Link:
@@ -419,7 +422,14 @@ def publisher(
         exchange: the name of an exchange, which must be there; without it the routing key names a queue.
         routing_key: a text, or a callable that makes one of an event.
         confirm_within: how long to wait for the broker.
+
+    Raises:
+        UsageError: no exchange can have this name.
     """
+    try:
+        commands.Basic.Publish(exchange=exchange)
+    except ValueError as error:
+        raise UsageError(f"No exchange is named {exchange!r:.200} ({error}); nothing was made.") from error
     return RabbitPublisher(url, exchange, routing_key, to_timedelta("confirm_within", confirm_within, error=UsageError))
 
 
@@ -480,15 +490,17 @@ class RabbitPublisher:
             return error
 
     async def _send_apart(self, letters: list[_Outgoing]) -> list[Exception | None]:
-        """Send events; those for which the broker closes the channel are found by sending fewer at a time.
+        """Send events; those that cannot be written, or close the channel, are found by sending fewer at a time.
 
-        It does not say for which of them it did. What it had taken before comes twice, and is a duplicate.
+        The broker does not say for which of them it closed the channel. What it had taken before comes twice, and is a
+        duplicate.
         """
         try:
             return await self._send(letters)
-        except ChannelPreconditionFailed as error:
+        except (ChannelPreconditionFailed, Unwritable) as error:
             if len(letters) == 1:
-                return [ValueError(f"RabbitMQ does not take the event: {error.reason}")]
+                reason = error.reason if isinstance(error, ChannelPreconditionFailed) else error
+                return [ValueError(f"RabbitMQ does not take the event: {reason}")]
         middle = len(letters) // 2
         return [*await self._send_apart(letters[:middle]), *await self._send_apart(letters[middle:])]
 
@@ -522,6 +534,10 @@ class RabbitPublisher:
             return self._channel
 
 
+class Unwritable(Exception):
+    """An event is not what the frames of the protocol can hold."""
+
+
 class _Outgoing:
     """An event as it is sent."""
 
@@ -531,7 +547,11 @@ class _Outgoing:
         if len(routing_key.encode()) > _MAX_SHORT:
             raise UsageError(f"A routing key has at most {_MAX_SHORT} bytes; the event was not published.")
         attributes, self.body = attributes_of(event)
-        content_type = attributes.pop("datacontenttype", None)
+        content_type = attributes.get("datacontenttype")
+        if content_type is not None and len(content_type.encode()) <= _MAX_SHORT:
+            del attributes["datacontenttype"]
+        else:
+            content_type = None  # what has no room in the property is a header, as other attributes are
         identity = identity_of(event.source, event.id)
         if len(identity.encode()) > _MAX_SHORT:
             identity = sha256(identity.encode()).hexdigest()
@@ -545,7 +565,7 @@ class _Outgoing:
             content_type=content_type,
             delivery_mode=2,
             headers=headers,
-            timestamp=event.time,
+            timestamp=event.time if event.time is not None and event.time >= _FIRST_TIMESTAMP else None,
             message_type=event.type if len(event.type.encode()) <= _MAX_SHORT else None,
         )
 
@@ -596,10 +616,24 @@ async def write_frames(channel: Any, letters: list[_Outgoing]) -> list[asyncio.F
     """Send events in one write; gives for each the future of its confirmation.
 
     The client's own call takes a lock and a task for each, which costs three times the processor time.
+
+    Raises:
+        Unwritable: one of them is not what frames can hold; nothing was sent.
     """
     frames: list[Any] = []
     waiting: list[asyncio.Future[Any]] = []
     async with channel.lock:
+        try:
+            for letter in letters:
+                frames.append(
+                    commands.Basic.Publish(exchange=letter.exchange, routing_key=letter.routing_key, mandatory=True)
+                )
+                frames.append(ContentHeader(properties=letter.properties, body_size=len(letter.body)))
+                frames.extend(channel._split_body(letter.body))  # noqa: SLF001 - asked for by `can_write_frames`
+            written = ChannelFrame.marshall(frames=frames, channel_number=channel.number, drain_future=None)
+        except Exception as error:
+            raise Unwritable(f"it cannot be written as the protocol demands ({type(error).__name__})") from error
+        # From here on all of them are sent: the broker counts, too, and confirms by number.
         for letter in letters:
             channel.delivery_tag += 1
             confirmation = channel.create_future()
@@ -607,14 +641,7 @@ async def write_frames(channel: Any, letters: list[_Outgoing]) -> list[asyncio.F
             channel.message_id_delivery_tag[letter.message_id] = channel.delivery_tag
             confirmation.add_done_callback(_forget_on_answer(channel, letter.message_id, channel.delivery_tag))
             waiting.append(confirmation)
-            frames.append(
-                commands.Basic.Publish(exchange=letter.exchange, routing_key=letter.routing_key, mandatory=True)
-            )
-            frames.append(ContentHeader(properties=letter.properties, body_size=len(letter.body)))
-            frames.extend(channel._split_body(letter.body))  # noqa: SLF001 - asked for by `can_write_frames`
-        await channel.write_queue.put(
-            ChannelFrame.marshall(frames=frames, channel_number=channel.number, drain_future=None)
-        )
+        await channel.write_queue.put(written)
     return waiting
 
 

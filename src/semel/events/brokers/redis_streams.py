@@ -142,7 +142,9 @@ async def read_stream_of(connect: Callable[[], Redis], stream: str, group: str |
     except _LOST as error:
         raise ConnectionError(f"Redis could not be reached ({type(error).__name__}).") from error
     except ResponseError as error:
-        raise UsageError(f"There is no stream {stream!r} on this server; nothing was done.") from error
+        if is_unavailable(error):
+            raise ConnectionError(f"Redis takes no commands for now ({error}).") from error
+        raise UsageError(_why_unread(error, stream)) from error
     finally:
         await client.aclose()
     names = [one["name"].decode() for one in groups]
@@ -151,6 +153,15 @@ async def read_stream_of(connect: Callable[[], Redis], stream: str, group: str |
     return BrokerLimits(
         place=f"stream {stream}", longest=None, limited_by="MAXLEN of its publishers", drops_when_full=policy
     )
+
+
+def _why_unread(error: ResponseError, stream: str) -> str:
+    told = str(error)
+    if "no such key" in told:
+        return f"There is no stream {stream!r} on this server; nothing was done."
+    if told.startswith("WRONGTYPE"):
+        return f"The key {stream!r} is no stream; nothing was done."
+    return f"The server does not show the stream {stream!r}: {told}. Nothing was done."
 
 
 async def _eviction_policy(client: Redis) -> str | None:
@@ -175,6 +186,8 @@ async def _forget_connections(client: Redis) -> None:
 class _Subscription(Subscription):
     """A member of a group, which reads as many entries as there is room for."""
 
+    can_hold_off = True
+
     def __init__(
         self, group: Group, *, prefetch: int, ack_wait: float, longest: float, dead_letter_stream: str | None
     ) -> None:
@@ -188,6 +201,7 @@ class _Subscription(Subscription):
         self._held: set[bytes] = set()
         self._room = asyncio.Event()
         self._is_paused = False
+        self._is_held_off = False
         self._may_have_more = False
         """Whether the server may count entries as ours that we do not know of: an answer was lost."""
         self._ready: list[bytes] = []
@@ -240,7 +254,7 @@ class _Subscription(Subscription):
     async def _read(self) -> None:
         """Read entries that nobody has; after an answer was lost, those that the server counts as ours."""
         self._room.clear()
-        free = self._prefetch - len(self._held)
+        free = self._free
         if free <= 0:
             await self._room.wait()
             return
@@ -257,12 +271,17 @@ class _Subscription(Subscription):
         for _, entries in found or ():
             self._receive(entries)
 
+    @property
+    def _free(self) -> int:
+        """How many entries there is room for."""
+        return 0 if self._is_held_off else self._prefetch - len(self._held)
+
     async def _sweep(self) -> None:
         """Look for what is due, and every third part of a deadline for what somebody left behind."""
         loop = asyncio.get_running_loop()
         next_pass = loop.time()
         while not self._is_paused:
-            free = self._prefetch - len(self._held)
+            free = self._free
             is_pass = loop.time() >= next_pass
             if free > 0:
                 idle_ms = int(self._ack_wait * 1000) if is_pass else None
@@ -275,15 +294,36 @@ class _Subscription(Subscription):
 
     def _receive(self, entries: Sequence[Any]) -> None:
         for id_, fields in entries:
-            if id_ in self._held:
-                continue  # it is being handled here
+            if id_ in self._held and not self._deadlines.is_over(id_):
+                continue  # it is being handled here, and not by a handler that is wedged
+            if not fields:
+                self._acknowledge_what_was_dropped(id_)
+                continue
             self._held.add(id_)
             self._deadlines.hold(id_)
-            names = {name.decode("utf-8", "replace"): value for name, value in (fields or {}).items() if name != _BODY}
-            self._take(Message(names, (fields or {}).get(_BODY, b""), (id_, fields)))
+            names = {name.decode("utf-8", "replace"): value for name, value in fields.items() if name != _BODY}
+            self._take(Message(names, fields.get(_BODY, b""), (id_, fields)))
+
+    def _acknowledge_what_was_dropped(self, id_: bytes) -> None:
+        """Let go of an entry that the server counts as ours and has no more: its stream was limited."""
+        log.error(
+            "the entry %s of %s was dropped by the server before it was handled (MAXLEN of a publisher): its event is "
+            "lost here",
+            id_.decode(),
+            self._group.stream,
+        )
+        self._held.add(id_)
+        self._acknowledge_soon(id_)
 
     async def pause(self) -> None:
         self._is_paused = True
+        self._room.set()
+
+    def hold_off(self) -> None:
+        self._is_held_off = True
+
+    def go_on(self) -> None:
+        self._is_held_off = False
         self._room.set()
 
     async def close(self) -> None:
@@ -305,7 +345,10 @@ class _Subscription(Subscription):
 
     async def acknowledge(self, message: Message) -> None:
         self._deadlines.release(message.token[0])
-        self._ready.append(message.token[0])
+        self._acknowledge_soon(message.token[0])
+
+    def _acknowledge_soon(self, id_: bytes) -> None:
+        self._ready.append(id_)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush_soon())
 
@@ -397,7 +440,7 @@ class RedisPublisher:
         self._confirm_within = confirm_within.total_seconds()
         self._client = Redis.from_url(url, **options)
         self._version: tuple[int, ...] | None = None
-        """Which release of Redis the server is; None as long as it was not asked."""
+        """Which release of Redis the server is; None as long as it was not asked since a connection was lost."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -418,16 +461,11 @@ class RedisPublisher:
             ConnectionError: the server cannot be reached; it may have some of them.
         """
         prepared = [self._prepare(event) for event in events]
-        pipeline = self._client.pipeline(transaction=False)
         try:
             async with asyncio.timeout(self._confirm_within):
-                if self._version is None:
-                    self._version = await self._ask_version()
-                for entry in prepared:
-                    if not isinstance(entry, Exception):
-                        pipeline.execute_command("XADD", *self._arguments(entry))
-                answers = iter(await pipeline.execute(raise_on_error=False))
+                answers = iter(await self._add_all([one for one in prepared if not isinstance(one, Exception)]))
         except _LOST as error:
+            self._version = None  # after a failover another server may answer
             raise ConnectionError(
                 f"Redis could not be reached, or did not answer in time ({type(error).__name__}); events that were not "
                 f"confirmed have to be published again."
@@ -435,8 +473,35 @@ class RedisPublisher:
         try:
             return [one if isinstance(one, Exception) else _verdict(next(answers), one.stream) for one in prepared]
         except ConnectionError:
+            self._version = None
             await _forget_connections(self._client)
             raise
+
+    async def _add_all(self, entries: Sequence[_Entry]) -> list[Any]:
+        """Add entries, and give the server's answers.
+
+        The client connects again by itself, so that another server may answer than was asked for its version. What it
+        refuses then is added again with what it knows.
+        """
+        answers = await self._add(entries)
+        refused = [place for place, answer in enumerate(answers) if _is_refused(answer)]
+        if refused and await self._has_another_version():
+            again = await self._add([entries[place] for place in refused])
+            for place, answer in zip(refused, again, strict=True):
+                answers[place] = answer
+        return answers
+
+    async def _add(self, entries: Sequence[_Entry]) -> list[Any]:
+        if self._version is None:
+            self._version = await self._ask_version()
+        pipeline = self._client.pipeline(transaction=False)
+        for entry in entries:
+            pipeline.execute_command("XADD", *self._arguments(entry))
+        return list(await pipeline.execute(raise_on_error=False))
+
+    async def _has_another_version(self) -> bool:
+        before, self._version = self._version, await self._ask_version()
+        return self._version != before
 
     async def _ask_version(self) -> tuple[int, ...]:
         version = await read_version(self._client)
@@ -496,6 +561,11 @@ async def read_version(client: Redis) -> tuple[int, ...]:
     if "valkey_version" in told:
         return ()
     return tuple(int(part) for part in str(told.get("redis_version", "")).split(".")[:2] if part.isdigit())
+
+
+def _is_refused(answer: Any) -> bool:
+    """Whether the server does not take an entry as it was given, now or later."""
+    return isinstance(answer, ResponseError) and not is_unavailable(answer)
 
 
 def _verdict(answer: Any, stream: str) -> Exception | None:

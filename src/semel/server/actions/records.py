@@ -20,7 +20,7 @@ from semel.core import codec
 from semel.core.erasure.port import SubjectErasureReport, conceal_subject
 from semel.core.flow import Flow, ask
 from semel.core.key import SHARED
-from semel.core.operations import Page, Query, Scan
+from semel.core.operations import Page, Query, Scan, SkippedTo, SkipRecords
 from semel.core.record import (
     Cancelled,
     Count,
@@ -32,8 +32,10 @@ from semel.core.record import (
     Resolution,
     Status,
     StoredRecord,
+    instant,
     show_record,
 )
+from semel.core.store import Capability
 from semel.engine.admin import (
     check_reach,
     check_value,
@@ -60,6 +62,10 @@ CONFIRMED: Final = 8
 _REFERENCE: Final = re.compile(r"[0-9a-f]{8,64}")
 _LONGEST_BODY: Final = 1 << 20
 _CURSOR_BYTES: Final = 40
+_APART: Final = 4
+"""Records that an index leads to lie apart: one costs about as much as so many that follow each other."""
+_FIRST_DIGEST: Final = bytes(32)
+_LAST_DIGEST: Final = b"\xff" * 32
 PERMISSION_OF: Final[dict[type, Permission]] = {
     Happened: Permission.RESOLVE,
     DidNotHappen: Permission.RELEASE,
@@ -71,10 +77,24 @@ PERMISSION_OF: Final[dict[type, Permission]] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some records, oldest first, and where the next page begins; no cursor: this was the last."""
+    """Some records, oldest first, and where the next page begins; no cursor: this was the last.
+
+    `stopped_at`: the search had looked at as many records as it may, up to that moment; the next page goes on there.
+    """
 
     records: tuple[Record, ...]
     cursor: str | None
+    stopped_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepBody:
+    """What a record keeps of a finished step; the attributes as of `Body`."""
+
+    name: str
+    text: str | None
+    why_none: str
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +105,30 @@ class Body:
         text: the value; None where there is none.
         why_none: why there is none.
         is_cut: whether the text is longer than what is shown.
-        steps: names and values of the finished steps.
+        steps: the finished steps; of all of them together no more is shown than of one value.
     """
 
     text: str | None
     why_none: str
     is_cut: bool
-    steps: tuple[tuple[str, str], ...]
+    steps: tuple[StepBody, ...]
 
 
 class RecordActions(ActionsBase):
     """Records: list, show, count, history, body; resolve, cancel, fail, release, reopen, erase."""
 
     async def list(
-        self, user: User, *, cursor: str | None = None, limit: int = PAGE, **filters: Unpack[RecordFilter]
+        self,
+        user: User,
+        *,
+        cursor: str | None = None,
+        limit: int = PAGE,
+        looks_at: int | None = None,
+        **filters: Unpack[RecordFilter],
     ) -> RecordPage:
         """One page of the records that exist for a user, oldest first, or as `newest_first` says.
+
+        With `looks_at` a search stops once it has looked at so many records, and says where.
 
         Raises:
             Refused: the user may not, or the filter cannot be used.
@@ -108,7 +136,9 @@ class RecordActions(ActionsBase):
         self.demand(user, Permission.LIST)
         place = _read_cursor(cursor)
         most = max(1, min(limit, MOST))
-        pages = [await self._page(query, place, most) for query in self._queries(user, filters)]
+        queries = self._queries(user, filters)
+        edge = None if looks_at is None else await self._edge(queries, looks_at, place)
+        pages = [await self._page(_up_to(query, edge), place, most) for query in queries]
         found = sorted(
             (one for page in pages for one in page.records),
             key=lambda one: (one.created_us, one.key.digest),
@@ -117,7 +147,22 @@ class RecordActions(ActionsBase):
         shown = found[:most]
         has_more = len(found) > most or any(page.cursor is not None for page in pages)
         last = _write_cursor(shown[-1].created_us, shown[-1].key.digest) if shown and has_more else None
-        return RecordPage(tuple(show_record(one) for one in shown), last)
+        records = tuple(show_record(one) for one in shown)
+        if last is not None or edge is None:
+            return RecordPage(records, last)
+        behind = _FIRST_DIGEST if filters.get("newest_first") else _LAST_DIGEST
+        return RecordPage(records, _write_cursor(edge, behind), instant(edge))
+
+    async def reach(self, user: User, looks_at: int, **filters: Unpack[RecordFilter]) -> datetime | None:
+        """Where a search ends that may look at so many records; None: it need not stop.
+
+        It is what `after` has to be, or `before` where the oldest come first.
+        """
+        self.demand(user, Permission.LIST)
+        edge = await self._edge(self._queries(user, filters), looks_at, None)
+        if edge is None:
+            return None
+        return instant(edge) if filters.get("newest_first") else instant(edge + 1)
 
     async def count(self, user: User, **filters: Unpack[RecordFilter]) -> int:
         """How many records match that exist for a user."""
@@ -152,12 +197,12 @@ class RecordActions(ActionsBase):
         self.demand(user, Permission.BODY)
         record = await self.find(user, reference)
         await self.note_look(user, Permission.BODY, scope=record.key.scope, target=record.reference)
-        steps = tuple((step.name, _show_outcome(step.outcome)[0] or "") for step in record.steps)
+        steps = _show_steps(record)
         if record.outcome is None:
             return Body(None, f"it is {record.status}, so there is no outcome", is_cut=False, steps=steps)
         text, why_none = _show_outcome(record.outcome)
-        is_cut = text is not None and len(text) > _LONGEST_BODY
-        return Body(text if text is None else text[:_LONGEST_BODY], why_none, is_cut=is_cut, steps=steps)
+        shown, is_cut = _cut(text, _LONGEST_BODY)
+        return Body(shown, why_none, is_cut=is_cut, steps=steps)
 
     async def resolve(
         self,
@@ -373,6 +418,23 @@ class RecordActions(ActionsBase):
             query = replace(query, hides_erased=True, without_operation=BULK)
         return [replace(query, scope=scope) for scope in self.scopes_asked(user, query.scope)]
 
+    async def _edge(self, queries: Sequence[Query], looks_at: int, cursor: tuple[int, bytes] | None) -> int | None:
+        """The instant up to which these queries together look at so many records.
+
+        What an index leads to needs no bound, and a store that cannot tell reads everything only where that is asked
+        for.
+        """
+        if Capability.COUNT not in engine_of(self.semel).store.capabilities:
+            return None
+        if not queries or queries[0].is_narrow:
+            return None
+        nearest, edge = max if queries[0].newest_first else min, None
+        for is_led, most in _bounds_of(queries[0], looks_at):
+            walks = {_walk(_up_to(query, edge), cursor, is_led=is_led) for query in queries}
+            reached: list[SkippedTo] = [await self.perform(_skip(walk, max(most // len(queries), 1))) for walk in walks]
+            edge = nearest([found.created_us for found in reached if found.created_us is not None], default=edge)
+        return edge
+
     async def _page(self, query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Page:
         page: Page = await self.perform(_scan(query, cursor, limit))
         return page
@@ -380,6 +442,52 @@ class RecordActions(ActionsBase):
 
 def _scan(query: Query, cursor: tuple[int, bytes] | None, limit: int) -> Flow[Page]:
     return (yield from ask(Scan(query, cursor, limit)))
+
+
+def _skip(query: Query, number: int) -> Flow[SkippedTo]:
+    return (yield from ask(SkipRecords(query, number)))
+
+
+def _bounds_of(query: Query, looks_at: int) -> list[tuple[bool, int]]:
+    """What a search walks along, and how many records of it: what an index leads to (True), and all by time.
+
+    Where an index begins with an operation or a status, a server may still prefer to walk by time: then both are
+    bounded, the walk by time first.
+    """
+    apart = looks_at // _APART
+    if query.terms:
+        return [(True, apart)]
+    if query.operation is not None or query.status in (Status.FAILED, Status.CANCELLED):
+        return [(False, looks_at * _APART), (True, apart)]
+    return [(False, looks_at)]
+
+
+def _walk(query: Query, cursor: tuple[int, bytes] | None, *, is_led: bool) -> Query:
+    """A query for nothing else than what decides how far so many records reach.
+
+    Queries of several scopes walk along the same records, unless a searched value leads to those of each.
+    """
+    kept = query if query.terms else replace(query, scope=None)
+    if not is_led:
+        kept = replace(kept, operation=None, status=None)
+    if cursor is None:
+        return kept
+    if query.newest_first:
+        return replace(kept, before_us=min(cursor[0] + 1, _or(query.before_us, cursor[0] + 1)))
+    return replace(kept, after_us=max(cursor[0], _or(query.after_us, cursor[0])))
+
+
+def _or(given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else given
+
+
+def _up_to(query: Query, edge: int | None) -> Query:
+    """The query, as far as the edge."""
+    if edge is None:
+        return query
+    if query.newest_first:
+        return replace(query, after_us=max(edge, _or(query.after_us, edge)))
+    return replace(query, before_us=min(edge + 1, _or(query.before_us, edge + 1)))
 
 
 def is_bulk_item(record: StoredRecord | Record) -> bool:
@@ -443,6 +551,22 @@ def _read_cursor(text: str | None) -> tuple[int, bytes] | None:
 
 def _write_cursor(created_us: int, digest: bytes) -> str:
     return base64.urlsafe_b64encode(created_us.to_bytes(8, "big", signed=True) + digest).decode().rstrip("=")
+
+
+def _show_steps(record: Record) -> tuple[StepBody, ...]:
+    """The steps, as much of them as one page can show."""
+    found, room = list[StepBody](), _LONGEST_BODY
+    for step in record.steps:
+        text, why_none = _show_outcome(step.outcome)
+        shown, is_cut = _cut(text, room)
+        room -= len(shown or "")
+        found.append(StepBody(step.name, shown, why_none, is_cut))
+    return tuple(found)
+
+
+def _cut(text: str | None, longest: int) -> tuple[str | None, bool]:
+    """As much of a text as may be shown, and whether that is not all."""
+    return (None, False) if text is None else (text[:longest], len(text) > longest)
 
 
 def _show_outcome(stored: bytes) -> tuple[str | None, str]:

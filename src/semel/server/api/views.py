@@ -68,10 +68,12 @@ class HistoryView(msgspec.Struct, frozen=True):
 
 
 class StepView(msgspec.Struct, frozen=True):
-    """A finished step, its value as JSON text."""
+    """A finished step, its value as JSON text, as far as it is shown; null where there is none."""
 
     name: str
-    text: str
+    text: str | None
+    why_none: str
+    is_cut: bool
 
 
 class BodyView(msgspec.Struct, frozen=True):
@@ -85,7 +87,8 @@ class BodyView(msgspec.Struct, frozen=True):
     @staticmethod
     def of(body: Body) -> BodyView:
         """As it is shown."""
-        return BodyView(body.text, body.why_none, body.is_cut, [StepView(name, text) for name, text in body.steps])
+        steps = [StepView(step.name, step.text, step.why_none, step.is_cut) for step in body.steps]
+        return BodyView(body.text, body.why_none, body.is_cut, steps)
 
 
 class LetterView(msgspec.Struct, frozen=True, kw_only=True):

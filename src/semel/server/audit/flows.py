@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -58,6 +59,8 @@ _RESENDS: Final = 3
 _LONGEST: Final = {"scope": 255, "actor": 200, "action": 64, "target": 255, "outcome": 255, "reason": 2000}
 _MOST_DETAILS: Final = 32
 _LONGEST_DETAIL: Final = 1000
+_PLACE: Final = re.compile(r"(-?[0-9]{1,18})-([0-9]{1,18})-((?:[0-9a-f]{2}){0,64})")
+"""As entries say it; more digits would not fit what stores count with."""
 _LOG: Final = logging.getLogger("semel.audit")
 _PHASES: Final[dict[int, Literal["whole", "begun", "ended"]]] = {
     Phase.WHOLE: "whole",
@@ -420,8 +423,8 @@ def _place_of(before: datetime | str | None) -> tuple[int, int, bytes] | None:
         return None
     if isinstance(before, datetime):
         return store_instant(before), 0, b""
-    try:
-        at_us, seq, chain = before.split("-")
-        return int(at_us), int(seq), bytes.fromhex(chain)
-    except ValueError:
-        raise UsageError(f"{before!r:.100} is no place in the audit chain; give the `place` of an entry.") from None
+    found = _PLACE.fullmatch(before)
+    if found is None:
+        raise UsageError(f"{before!r:.100} is no place in the audit chain; give the `place` of an entry.")
+    at_us, seq, chain = found.groups()
+    return int(at_us), int(seq), bytes.fromhex(chain)

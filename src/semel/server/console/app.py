@@ -48,6 +48,10 @@ _TITLES: Final = {
     409: "Not possible",
     503: "The store does not answer",
 }
+_HTTP_REFUSALS: Final = {
+    404: "There is no such page here.",
+    405: "This page is there, and cannot be asked for in this way: it is looked at, or it takes a form, and not both.",
+}
 _PAGES: Final[tuple[tuple[str, Handler], ...]] = (
     ("/", state.show_attention),
     ("/overview", state.show_overview),
@@ -160,7 +164,9 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
 def _refuse_http(site: Site) -> Callable[[Request, Exception], Response]:
     def answer(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return _message(site, request, None, status, "There is no such page here.")
+        response = _message(site, request, None, status, _HTTP_REFUSALS.get(status, "This cannot be answered."))
+        response.headers.update(getattr(error, "headers", None) or {})
+        return response
 
     return answer
 

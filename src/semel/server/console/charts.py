@@ -93,12 +93,18 @@ class OperationFigures:
 
 
 class Sample:
-    """Records that the overview is drawn from; each figure is made once."""
+    """Records that the overview is drawn from; each figure is made once.
 
-    def __init__(self, records: Sequence[Record], now: datetime, *, is_all: bool) -> None:
+    `is_all`: they are all there are, or all since `since`, where not all were looked at.
+    """
+
+    def __init__(
+        self, records: Sequence[Record], now: datetime, *, is_all: bool, since: datetime | None = None
+    ) -> None:
         self.records = records
         self.now = now
         self.is_all = is_all
+        self.since = since
         self.number = len(records)
 
     @cached_property

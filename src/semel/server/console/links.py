@@ -61,7 +61,7 @@ class Links:
         """The links whose templates name nothing else than what has a value."""
         given = {name: quote(value, safe="") for name, value in values.items() if value}
         return [
-            Link(words, template.format(**given))
+            Link(words, _fill(template, given))
             for words, template in self._templates.items()
             if _names_in(template) <= given.keys()
         ]
@@ -97,10 +97,23 @@ def _names_in(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
 
 
+def _fill(template: str, given: Mapping[str, str]) -> str:
+    """The template with values for its names, and nothing else: a dot in the name of a tag means nothing."""
+    parts = string.Formatter().parse(template)
+    return "".join(text + ("" if name is None else given[name]) for text, name, _, _ in parts)
+
+
 def _check(words: str, template: str) -> None:
     if not template.startswith(_SCHEMES) or template.startswith("//"):
         raise UsageError(f"The link {words!r} has to begin with https://, http:// or /; nothing was made.")
-    unknown = sorted(name for name in _names_in(template) if name not in FIELDS and not name.startswith(_TAG))
+    try:
+        names = _names_in(template)
+        is_plain = not any(form or how for _, _, form, how in string.Formatter().parse(template))
+    except ValueError as error:
+        raise UsageError(f"The link {words!r} cannot be read: {error}; nothing was made.") from error
+    if not is_plain:
+        raise UsageError(f"The link {words!r} has more than a name in its braces; nothing was made.")
+    unknown = sorted(name for name in names if name not in FIELDS and not name.startswith(_TAG))
     if unknown:
         raise UsageError(
             f"The link {words!r} names {unknown[0]!r}, which no record has; nothing was made. There are "

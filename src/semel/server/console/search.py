@@ -14,9 +14,10 @@ from semel.server.refusals import Invalid
 from semel.texts import read_span
 
 STUCK: Final = "stuck"
+LOOKS_AT: Final = 50_000
+"""How many records a page looks at for a search that no index leads to; without a bound it would be all."""
 _PLAIN: Final = ("operation", "business_key", "subject", "process_instance", "requester", "reference")
-_SHARED: Final = "shared"
-_TRIMMED: Final = ("status", "reference", "after", "before", "order", "scan")
+_TRIMMED: Final = ("status", "reference", "after", "before", "order", "scan", "shared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ FIELDS: Final = (
     Field("process_instance", "Process instance"),
     Field("requester", "Requester"),
     Field("tag", "Tag", "name=value"),
-    Field("scope", "Scope", "shared: of nobody"),
+    Field("scope", "Scope"),
     Field("reference", "Reference begins with", "hex digits"),
     Field("after", "Claimed after", "2h, or 2026-03-01T14:30"),
     Field("before", "Claimed before", "the same"),
 )
-NAMES: Final = ("status", *(field.name for field in FIELDS), "order", "scan")
+NAMES: Final = ("status", *(field.name for field in FIELDS), "shared", "order", "scan")
 
 
 class SearchForm(dict[str, str]):
@@ -76,7 +77,7 @@ class SearchForm(dict[str, str]):
         found["reference"] = self["reference"].lower() or None
         found["status"] = None if status in ("", STUCK) else status
         found["stuck"] = status == STUCK
-        found["scope"] = _scope(self["scope"])
+        found["scope"] = self._scope()
         found["tag"] = _tag(self["tag"])
         found["after"] = read_moment(self["after"], now)
         found["before"] = read_moment(self["before"], now)
@@ -84,13 +85,14 @@ class SearchForm(dict[str, str]):
         found["newest_first"] = self["order"] != "oldest"
         return found
 
+    def _scope(self) -> object:
+        """The scope; that of nobody is a box of its own, because any word may be the name of a scope."""
+        scope = read_scope(self["scope"], self["shared"])
+        return SHARED if scope == "" else scope
 
-def _scope(text: str) -> object:
-    return None if not text else SHARED if text == _SHARED else text
 
-
-def letter_scope(scope: str, shared: str) -> str | None:
-    """The scope that letters are searched by: empty is that of nobody, which has a box of its own; None is any.
+def read_scope(scope: str, shared: str) -> str | None:
+    """The scope that is searched by: empty is that of nobody, which has a box of its own; None is any.
 
     Raises:
         Invalid: both are asked for.

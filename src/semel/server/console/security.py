@@ -10,12 +10,13 @@ import hashlib
 import hmac
 import secrets
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from semel.server.api.protection import place_of
 
 COOKIE: Final = "semel_console"
 _SAME: Final = frozenset({"same-origin", "none"})
@@ -91,7 +92,8 @@ def why_foreign(request: Request, user: str, token: object) -> str | None:
     origin = request.headers.get("origin") or request.headers.get("referer")
     if origin is None:
         return "it does not say which page sent it"
-    if urlsplit(origin).netloc != request.headers.get("host"):
+    place = place_of(origin)
+    if place is None or place != request.headers.get("host"):
         return "it was sent by another site"
     secret = request.cookies.get(COOKIE)
     wanted = "" if secret is None else token_of(secret, user)

@@ -31,6 +31,7 @@ from semel.core.batch.operations import (
     FinishLoad,
     FinishPage,
     ForgetItems,
+    HeldBatches,
     ItemEnd,
     ItemsAdded,
     ItemsErased,
@@ -140,6 +141,9 @@ class MemoryBatches:
                 return ItemsForgotten(self.forget(operation))
             case ExpiredBatches():
                 return self._expire(operation, now)
+            case HeldBatches(after, limit):
+                held = (k.batch for k in self._batches.values() if k.batch.number > after and self._is_held(k, now))
+                return BatchesFound(tuple(islice(held, limit)))
             case _:
                 assert_never(operation)
 
@@ -158,7 +162,7 @@ class MemoryBatches:
     def recount(self, number: int) -> BatchCounts:
         """The counts, taken from the rows of items alone."""
         found = Counter(item.status for item in self._batches[number].items.values())
-        return _counts(found, 0)
+        return _counts(found)
 
     def _expire(self, operation: ExpiredBatches, now: int) -> BatchesFound:
         for number, known in self._batches.items():
@@ -168,12 +172,10 @@ class MemoryBatches:
         return BatchesFound(tuple(b for b in gone if operation.number in (None, b.number))[: operation.limit])
 
     def _may_expire(self, known: _Loaded, now: int) -> bool:
-        batch = known.batch
-        if batch.state == "loading":
-            return batch.updated_us <= now - ABANDONED_US
-        if batch.ended_us is None or batch.state not in ENDED:
-            return False
-        return batch.ended_us + batch.keep_us <= now and not self._counts(known, now).in_doubt
+        return _is_old(known.batch, now) and not self._counts(known, now).in_doubt
+
+    def _is_held(self, known: _Loaded, now: int) -> bool:
+        return _is_old(known.batch, now) and bool(self._counts(known, now).in_doubt)
 
     def forget(self, operation: ForgetItems) -> bool:
         """Delete items of a batch that is expired, and at last all of it."""
@@ -197,11 +199,14 @@ class MemoryBatches:
     def _counts(self, known: _Loaded, now: int) -> BatchCounts:
         found: Counter[int] = Counter()
         recent = 0
+        pages: Counter[bool] = Counter()
         for page, counts in known.counts.items():
             found.update(counts)
-            if known.pages[page].updated_us > now - RECENT_US:
+            row = known.pages[page]
+            if row.updated_us > now - RECENT_US:
                 recent += sum(counts.values()) - counts[ItemStatus.PENDING]
-        return _counts(found, recent)
+                pages[row.is_done] += 1
+        return replace(_counts(found), recent=recent, recent_done=pages[True], recent_open=pages[False])
 
     def _found(self, known: _Loaded | None, now: int) -> BatchFound:
         if known is None:
@@ -303,14 +308,15 @@ class MemoryBatches:
         match operation:
             case ReadBatch(scope, id_):
                 return self._found(self._by_name(scope, id_), now)
-            case ListBatches(scope, state, after, limit, newest_first):
+            case ListBatches(scope, state, after, limit, newest_first, wanted):
                 every = [k.batch for k in self._batches.values()]
                 if newest_first:
                     found = [b for b in reversed(every) if not after or b.number < after]
                 else:
                     found = [b for b in every if b.number > after]
                 seen = (b for b in found if b.state != "expired" and scope in (None, b.scope))
-                return BatchesFound(tuple(b for b in seen if state in (None, b.state))[:limit])
+                fits = (b for b in seen if state in (None, b.state) and wanted in (None, b.operation))
+                return BatchesFound(tuple(islice(fits, limit)))
             case ReadItems(number, first, end, None):
                 return ItemsFound(tuple(self._items(number, first, end)))
             case ReadItems(number, first, end, status, limit):
@@ -439,6 +445,14 @@ class MemoryBatches:
         return ItemsErased(count)
 
 
+def _is_old(batch: StoredBatch, now: int) -> bool:
+    if batch.state == "loading":
+        return batch.updated_us <= now - ABANDONED_US
+    if batch.ended_us is None or batch.state not in ENDED:
+        return False
+    return batch.ended_us + batch.keep_us <= now
+
+
 def _may_abandon(known: _Loaded, operation: AbandonLoad) -> bool:
     return known.batch.state == "loading" and not known.batch.loaded and known.token == operation.token
 
@@ -447,13 +461,12 @@ def _is_done(known: _Loaded) -> bool:
     return all(row.is_done for row in known.pages.values())
 
 
-def _counts(found: Counter[int], recent: int) -> BatchCounts:
+def _counts(found: Counter[int]) -> BatchCounts:
     return BatchCounts(
         completed=found[ItemStatus.COMPLETED],
         failed=found[ItemStatus.FAILED],
         skipped=found[ItemStatus.SKIPPED],
         in_doubt=found[ItemStatus.IN_DOUBT],
-        recent=recent,
     )
 
 

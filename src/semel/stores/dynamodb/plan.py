@@ -72,6 +72,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
     StateMismatch,
     SweepCount,
 )
@@ -244,8 +245,9 @@ def one(table: str, places: Places, operation: Operation) -> Steps:
             return Lost()  # there is no transaction to enter
         case Invalidate():
             return Recorded(0)  # no copies are kept beside DynamoDB
-        case Pending() | Confirm():
-            raise lacking_error("DynamoDB", Capability.INVALIDATIONS)
+        case Pending() | Confirm() | SkipRecords():
+            is_skip = isinstance(operation, SkipRecords)
+            raise lacking_error("DynamoDB", Capability.COUNT if is_skip else Capability.INVALIDATIONS)
 
 
 def read_item(table: str, digest: bytes) -> Steps:

@@ -478,6 +478,13 @@ SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {order} LIMIT ?;
 -- name: count_records
 SELECT r.operation, r.status, COUNT(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
+-- How far so many records reach: along an index by time.
+-- name: skip_r
+SELECT r.created_us FROM {record_table} AS r WHERE {restrictions} ORDER BY {order} LIMIT 1 OFFSET ?;
+
+-- name: skip_s
+SELECT s.created_us FROM {search_table} AS s WHERE {restrictions} ORDER BY {order} LIMIT 1 OFFSET ?;
+
 -- Histories. Whatever enters is part of the transaction that changes the record, before it (for what the record is about
 -- to forget, on the locked row) or after it (for what it says now). Entered again, an entry meets itself.
 -- part: enter_history

@@ -25,6 +25,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
 )
 from semel.core.record import LEASE_ENDED, NOTHING, Status, StoredRecord, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
@@ -45,7 +46,7 @@ from semel.stores.rows import (
     usual_terms,
     worker_row,
 )
-from semel.stores.search import Wording, select_records, term_numbers
+from semel.stores.search import Wording, select_records, select_skipped, term_numbers
 from semel.stores.sql.dialect import NOW, Asking, Command, Keeping, Known, Lapse, Row, ServerSweeps, Sweep, Values, Won
 from semel.stores.sql.settings import Settings
 
@@ -457,6 +458,12 @@ class PostgresDialect(ServerSweeps):
     def count_records(self, operation: CountRecords) -> Command | None:
         """How many there are."""
         return self._select("count_records", operation.query, None)
+
+    def skip_records(self, operation: SkipRecords) -> Command:
+        """How far so many records reach."""
+        found = select_skipped(operation.query, self._wording, ("status", "operation"))
+        text = self._sql[f"skip_{found.row}"].replace("{restrictions}", found.text)
+        return Command(text.replace("{order}", found.order_by_time), (*found.values.values(), operation.number))
 
     def _select(self, name: str, query: Query, cursor: tuple[int, bytes] | None, *further: int) -> Command | None:
         found = select_records(query, cursor, self._wording)

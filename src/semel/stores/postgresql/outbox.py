@@ -122,7 +122,7 @@ class PostgresOutbox:
         known = [(StreamPart(part.stream, row[4], row[5]), row[6:]) for row in rows if row[4] is not None]
         number = next((row[0] for other, row in known if other == part), 0)
         cursor = replace(_cursor_of(part, known, cluster), number=number, token=operation.token, top=top)
-        if cursor.seen != _NOTHING_SEEN and (cursor.cluster != cluster or _xmax(cursor.seen) > newest):
+        if (yield from self._is_of_another_cluster(cursor, cluster, newest)):
             ((seen,),) = yield Command(
                 self._sql["rebase"], (part.stream, part.number, part.parts, cursor.seen, cursor.floor)
             )
@@ -134,6 +134,14 @@ class PostgresOutbox:
                 conflict=True,
             )
         return saved.cursor
+
+    def _is_of_another_cluster(self, cursor: Cursor, cluster: int, newest: int) -> Asking[bool]:
+        """Whether numbers of transactions that a part depends on mean nothing here."""
+        if cursor.seen == _NOTHING_SEEN and cursor.cluster in (0, cluster):
+            # The events alone can tell where no window was completed: a dump may have brought them without a cursor.
+            ((has_foreign,),) = yield Command(self._sql["has_foreign"], (cursor.part.stream,))
+            return bool(has_foreign)
+        return cursor.cluster != cluster or _xmax(cursor.seen) > newest
 
     def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
         """The next events of a window, or the first of a new one."""

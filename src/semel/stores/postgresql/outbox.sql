@@ -27,8 +27,20 @@ FROM (SELECT 1) AS one LEFT JOIN LATERAL (
     ORDER BY x.parts, x.part, x.number DESC
 ) AS c ON true;
 
+-- Whether events of a stream that nobody has read are of another cluster: in this one, a transaction whose rows are seen
+-- has a number below the end of the snapshot.
+-- name: has_foreign
+SELECT EXISTS (
+    SELECT 1 FROM {outbox_table} AS e
+    WHERE e.xid >= pg_snapshot_xmax(pg_current_snapshot()) AND e.stream = ?::text
+);
+
+-- The snapshot is taken before the function gets its number, so that it does not see what the function numbers. A later
+-- one would name that number only while it is the highest: a snapshot leaves out its own transaction.
 -- name: rebase
-SELECT {rebase_function}(?::text, ?::integer, ?::integer, ?::text::pg_snapshot, ?::bigint);
+WITH before AS MATERIALIZED (SELECT pg_current_snapshot()::text AS seen)
+SELECT before.seen FROM before
+CROSS JOIN {rebase_function}(?::text, ?::integer, ?::integer, ?::text::pg_snapshot, ?::bigint);
 
 -- The fence: of two that save after the same row, one finds the primary key taken.
 -- part: saving

@@ -652,6 +652,13 @@ SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {order} LIMIT ?::bi
 -- name: count_records
 SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
+-- How far so many records reach: along an index by time.
+-- name: skip_r
+SELECT r.created_us FROM {record_table} AS r WHERE {restrictions} ORDER BY {order} LIMIT 1 OFFSET ?::bigint;
+
+-- name: skip_s
+SELECT s.created_us FROM {search_table} AS s WHERE {restrictions} ORDER BY {order} LIMIT 1 OFFSET ?::bigint;
+
 -- What a new connection is asked first: which schema, which database, and whether it may be written.
 -- name: ready
 SELECT coalesce((SELECT max(version) FROM {schema_table}), 0), (SELECT value FROM {meta} WHERE name = 'install_id'),

@@ -71,6 +71,7 @@ from semel.core.operations import (
     Resolve,
     Resolved,
     Scan,
+    SkipRecords,
     StateMismatch,
     SweepCount,
 )
@@ -608,6 +609,11 @@ def _refuse_pending(_context: RedisContext, operations: Sequence[Pending | Confi
     yield []
 
 
+def _refuse_skipping(_context: RedisContext, operations: Sequence[SkipRecords]) -> Steps:
+    return [lacking_error("Redis", Capability.COUNT)] * len(operations)
+    yield []
+
+
 def _add_replays(context: RedisContext, operations: Sequence[AddReplays]) -> Steps:
     # The counter has claimed here, so it knows the key; one forgotten since is not worth a search of all keys.
     keys = [
@@ -778,6 +784,7 @@ _PLANS: dict[type, Many] = {
     Read: _read_records,
     Scan: scan,
     CountRecords: count_all,
+    SkipRecords: _refuse_skipping,
     Resolve: _resolve_records,
     Reopen: _reopen_records,
     CountFailure: _count_failures,

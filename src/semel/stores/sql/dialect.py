@@ -51,6 +51,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
 )
 from semel.core.operators.chain import ChainHead, Seal
 from semel.core.record import StoredRecord, Worker
@@ -274,6 +275,9 @@ class Dialect(Protocol):
 
     def count_records(self, operation: CountRecords) -> Command | None:
         """Rows of operation, status and number; None where nothing can match."""
+
+    def skip_records(self, operation: SkipRecords) -> Command:
+        """The instant of one record, or no row."""
 
     def scan(self, operation: Scan) -> Command | None:
         """Rows of `RECORD_COLUMNS`, one more than the page holds; None where nothing can match."""

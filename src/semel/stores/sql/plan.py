@@ -62,6 +62,8 @@ from semel.core.operations import (
     Resolved,
     Running,
     Scan,
+    SkippedTo,
+    SkipRecords,
     StateMismatch,
     SweepCount,
     TransactionJoined,
@@ -471,6 +473,15 @@ def _count_records(dialect: Dialect, operations: Sequence[CountRecords], *, join
     return answers
 
 
+def _skip_records(dialect: Dialect, operations: Sequence[SkipRecords], *, joined: bool) -> Plan:
+    del joined  # as above
+    answers: Answers = []
+    for operation in operations:
+        rows = yield dialect.skip_records(operation)
+        answers.append(SkippedTo(rows[0][0] if rows else None))
+    return answers
+
+
 def _deciding(what: Literal["resolve", "reopen"], answer: type[Resolved | Reopened]) -> Many:
     def many(dialect: Dialect, operations: Sequence[Any], *, joined: bool) -> Plan:
         if joined and not dialect.decides_inside:
@@ -649,6 +660,7 @@ _PLANS: dict[type, Many] = {
     Read: _read,
     Scan: _scan,
     CountRecords: _count_records,
+    SkipRecords: _skip_records,
     Resolve: _deciding("resolve", Resolved),
     Reopen: _deciding("reopen", Reopened),
     CountFailure: _count_failures,

@@ -30,6 +30,7 @@ from semel.core.operations import (
     Reopen,
     Resolve,
     Scan,
+    SkipRecords,
 )
 from semel.core.record import ERASED_FAILURE, ERASED_OUTCOME, LEASE_ENDED, NOTHING, Status, Worker
 from semel.stores.letters import LETTER_COLUMNS, letter_values, select_letters
@@ -45,7 +46,7 @@ from semel.stores.rows import (
     storable,
     worker_row,
 )
-from semel.stores.search import Wording, select_records, term_numbers
+from semel.stores.search import Wording, select_records, select_skipped, term_numbers
 from semel.stores.sql.dialect import Lapse, Row, Sweep, Values
 from semel.stores.sqlite.batch.dialect import SqliteBatch
 from semel.stores.sqlite.commands import Kind, SqliteCommand, blob
@@ -135,7 +136,7 @@ def select_command(
     is_open = query.status in (Status.RUNNING, Status.IN_DOUBT)
     terms = f"{found.text} AND {_OPEN}" if is_open else found.text
     rest = SQL[name].replace("{restrictions}", terms).replace("{order}", found.order)
-    text = _from_narrow_index(rest) if is_open or query.stuck or query.reference else rest
+    text = _from_narrow_index(rest) if query.is_narrow else rest.replace("r.digest BETWEEN", "+r.digest BETWEEN")
     return SqliteCommand(
         text.replace("{found}", SQL[f"found_{found.row}"]), kind=Kind.SCAN, named={**found.values, **further}
     )
@@ -247,6 +248,12 @@ class SqliteDialect:
     def count_records(self, operation: CountRecords) -> SqliteCommand | None:
         """How many there are."""
         return select_command("count_records", operation.query)
+
+    def skip_records(self, operation: SkipRecords) -> SqliteCommand:
+        """How far so many records reach. No index begins with an operation or a status."""
+        found = select_skipped(operation.query, _WORDING)
+        text = SQL[f"skip_{found.row}"].replace("{restrictions}", found.text).replace("{order}", found.order_by_time)
+        return SqliteCommand(text, kind=Kind.SCAN, named={**found.values, "number": operation.number})
 
     def resolve(self, operation: Resolve) -> SqliteCommand:
         """A decision."""

@@ -332,6 +332,13 @@ SELECT {r_record} FROM {found} WHERE {restrictions} ORDER BY {order} LIMIT :limi
 -- name: count_records
 SELECT r.operation, r.status, count(*) FROM {found} WHERE {restrictions} GROUP BY r.operation, r.status;
 
+-- How far so many records reach: along an index by time, and nothing of the records themselves is read.
+-- name: skip_r
+SELECT r.created_us FROM semel_record AS r WHERE {restrictions} ORDER BY {order} LIMIT 1 OFFSET :number;
+
+-- name: skip_s
+SELECT s.created_us FROM semel_search AS s WHERE {restrictions} ORDER BY {order} LIMIT 1 OFFSET :number;
+
 -- The same transaction as count_first, whose record has no life before: triggers know of changes alone.
 -- name: note_first_failure
 INSERT INTO semel_history (

@@ -133,9 +133,11 @@ class _Awaited:
     def __await__(self) -> Generator[Any, Any, None]:
         yield from self._runner.begin().__await__()
         yield from self._runner._work().__await__()
-        yield from self._runner._leave().__await__()
-        if self._runner._error is not None:
-            raise self._runner._error
+        error = self._runner._error
+        if error is None or isinstance(error, Exception):  # otherwise its process died
+            yield from self._runner._leave().__await__()
+        if error is not None:
+            raise error
 
 
 def _work(runner: AsyncRunner) -> _Awaited:

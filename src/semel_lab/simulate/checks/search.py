@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from semel.core.operations import CountRecords, Query, Scan
+from semel.core.operations import CountRecords, Query, Scan, SkipRecords
 from semel.core.record import About, Count, StoredRecord
 from semel_lab.simulate.checks.violation import Violation
 
@@ -28,8 +28,13 @@ class Known(NamedTuple):
     about: About
 
 
-def check_search(known: Iterable[Known], said: Iterable[About], ask: Callable[[Any], Any]) -> None:
-    """Search by everything that anybody has said, in every scope, and count; `ask` has the store answer."""
+def check_search(
+    known: Iterable[Known], said: Iterable[About], ask: Callable[[Any], Any], *, skips: bool = True
+) -> None:
+    """Search by everything that anybody has said, in every scope, and count; `ask` has the store answer.
+
+    `skips`: the store can also tell how far so many records reach.
+    """
     there = sorted(known, key=lambda one: (one.record.created_us, one.record.key.digest))
     for query in (*_queries(said), *_leaving_out(there)):
         expected = tuple(one.record for one in there if _fits(one, query))
@@ -40,6 +45,10 @@ def check_search(known: Iterable[Known], said: Iterable[About], ask: Callable[[A
         if [one.nonce for one in backwards] != [one.nonce for one in reversed(expected)]:
             raise Violation("search", f"{_told(query)} finds other records, or in another order, newest first")
         _check_count(query, expected, ask)
+        if skips and query.subject is not None:
+            _check_reach(query, [one.created_us for one in expected], ask)
+    if skips:
+        _check_reach(Query(scan=True), [one.record.created_us for one in there], ask)
     _check_count(Query(scan=True), tuple(one.record for one in there), ask)
 
 
@@ -49,6 +58,17 @@ def _check_count(query: Query, expected: tuple[StoredRecord, ...], ask: Callable
     found = ask(CountRecords(query)).counts
     if set(found) != counts or len(found) != len(counts):
         raise Violation("count", f"{_told(query)} counts {found}, and should count {tuple(counts)}")
+
+
+def _check_reach(query: Query, instants: list[int], ask: Callable[[Any], Any]) -> None:
+    """How far so many records reach, from either end, and that there are not more of them."""
+    for number in (0, max(len(instants) - 1, 0), len(instants)):
+        for newest_first in (False, True):
+            there = instants[::-1] if newest_first else instants
+            expected = there[number] if number < len(there) else None
+            found = ask(SkipRecords(replace(query, newest_first=newest_first), number)).created_us
+            if found != expected:
+                raise Violation("reach", f"{_told(query)} reaches {found} with {number}, and should reach {expected}")
 
 
 def _queries(said: Iterable[About]) -> Iterator[Query]:

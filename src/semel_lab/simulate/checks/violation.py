@@ -54,6 +54,7 @@ INVARIANTS = {
     "reopened": "only what failed for good or was cancelled, and was looked at, runs again; its steps and fence stay",
     "counted": "an attempt that was rolled back counts once, where the key may be tried again; the last one is final",
     "history": "what ended, was taken over or decided is entered once, with its record; erasing takes the errors",
+    "reach": "how far so many records reach is told by those that are there, in their scope",
     "search": "a record is found by what its last claim said, in its scope; nothing leads to what is gone or erased",
     "count": "as many records are counted as there are",
     "told": "an attempt is told that its lease is lost before anybody else can be granted its key, unless by force",

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 TYPE = "asset.moved"
 
 
+def label(event: Event) -> str:
+    """What tells an event from another one under its id."""
+    return f"{event.id} {event.subject}"
+
+
 class Point:
     """A point that others can see: the beginning of a handler, its effect, the ends of a transaction."""
 
@@ -95,7 +100,7 @@ class Process:
         await Wish(Point("start", event.subject or ""))
         if self.sim.world.poison and not self.sim.is_mended:
             raise Broken("poison")
-        await Wish(Point("effect", event.id, session))
+        await Wish(Point("effect", label(event), session))
 
     async def _ask_whether_it_happened(self, attempt: AsyncAttempt) -> Happened | DidNotHappen | Unknown:
         await Wish(Point("hook"))

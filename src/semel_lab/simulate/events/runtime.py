@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, cast
 
 from semel.api import AsyncSemel
+from semel.core.record import Lease
 from semel.core.store import Store
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.background import HeldLease
@@ -72,6 +73,10 @@ class _Runtime:
     def keep_lease(self, call: CallFlow) -> None:
         """Nobody renews it."""
         call.beat = cast("HeldLease", object())
+
+    def keep_claims(self, leases: Sequence[Lease], *, length: float, asked: float) -> list[HeldLease]:
+        """Nobody renews them."""
+        return [HeldLease(lease, length, asked, float("inf")) for lease in leases]
 
     def release(self, _lease: HeldLease) -> None:
         """Nobody renews it."""

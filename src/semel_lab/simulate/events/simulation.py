@@ -17,7 +17,7 @@ from semel.events.dead_letters import show_letter
 from semel.events.delivery import identify
 from semel_lab.simulate.checks.violation import Violation
 from semel_lab.simulate.events.database import START, Database, InTransaction
-from semel_lab.simulate.events.process import TYPE, Point, Process
+from semel_lab.simulate.events.process import TYPE, Point, Process, label
 from semel_lab.simulate.events.world import LEASE, MAX_ATTEMPTS, EventWorld
 from semel_lab.simulate.loop import Dice, Script
 from semel_lab.simulate.world import SECOND, Broken
@@ -67,8 +67,9 @@ class EventSimulation:
         self._faults: Counter[tuple[str, str]] = Counter()
         self._stalls = 0
         self.events = [
-            Event(id=f"e-{number}", type=TYPE, source="/sim", subject="pump", data=number)
+            Event(id=f"e-{number}", type=TYPE, source="/sim", subject=subject, data=number)
             for number in range(world.events)
+            for subject in ("pump", "valve")[: 1 + world.reused]
         ]
         self.processes = [
             Process(self, name, place * world.processes + number)
@@ -247,7 +248,7 @@ class EventSimulation:
 
     def _check_disposition(self, process: Process, event: Event, disposition: Disposition) -> None:
         record = self._record(process, event)
-        if disposition.action == "ack" and (record is None or record.status is not Status.COMPLETED):
+        if disposition.action == "ack" and not self._is_done(process, event, record):
             raise Violation("E1", f"{event.id} was acknowledged, and its record is not completed")
         letters = len(self._letters(process.name, event))
         if disposition.action == "dead_letter" and letters != 1:
@@ -256,7 +257,7 @@ class EventSimulation:
     def has_effect(self, consumer: str, key: Key) -> bool:
         """Whether the effect of an event happened, as the other side of it would say."""
         event = next(one for one in self.events if identify(self._settings_of(consumer), one) == key)
-        return f"{consumer} {event.id}" in self.database.effects
+        return f"{consumer} {label(event)}" in self.database.effects
 
     def _settings_of(self, consumer: str) -> Any:
         process = next(one for one in self.processes if one.name == consumer)
@@ -265,6 +266,13 @@ class EventSimulation:
     def _record(self, process: Process, event: Event) -> Any:
         key = identify(self._settings_of(process.name), event)
         return self.database.table.records.get(key.digest)
+
+    def _is_done(self, process: Process, event: Event, record: Any) -> bool:
+        """Whether a completed record is that of an event, and not of another one under its id."""
+        if record is None or record.status is not Status.COMPLETED:
+            return False
+        asked: bytes = process.consumer._deliveries._deliver(event).request.fingerprint
+        return bool(asked == record.fingerprint)
 
     def _letters(self, consumer: str, event: Event) -> list[Any]:
         wanted = event.to_json()
@@ -301,8 +309,8 @@ class EventSimulation:
     def _check_event(self, process: Process, event: Event) -> None:
         record = self._record(process, event)
         letters = [letter for letter in process.list_letters() if letter.event == event]
-        effects = self.database.effects.count(f"{process.name} {event.id}")
-        is_done = record is not None and record.status is Status.COMPLETED
+        effects = self.database.effects.count(f"{process.name} {label(event)}")
+        is_done = self._is_done(process, event, record)
         if is_done == bool(letters):
             raise Violation("E3", f"{event.id}: {'done' if is_done else 'not done'}, with {len(letters)} dead letters")
         if is_done and not effects:
@@ -333,7 +341,7 @@ class EventSimulation:
             while process.wanted is not None:
                 self._go_on(process)
             self.seen["events: redriven"] += 1
-        if self.database.letters():
+        if any(letter.reason != "reused" for letter in self.database.letters()):
             raise Violation("E8", "a dead letter was redriven with success, and is still there")
         self._check_end()
 

@@ -29,6 +29,7 @@ class EventWorld:
 
     Args:
         events: how many there are, all of one subject.
+        reused: whether each of them has another event with the same data under its id, about another subject.
         consumers: the names of those who take each of them.
         processes: how many processes each consumer has.
         transaction: whether effect and mark commit together.
@@ -44,6 +45,7 @@ class EventWorld:
 
     name: str
     events: int = 1
+    reused: bool = False
     consumers: tuple[str, ...] = ("billing",)
     processes: int = 2
     transaction: bool = False
@@ -69,7 +71,9 @@ EVENT_WORLDS: Final = (
     EventWorld(name="events: in a transaction", transaction=True),
     EventWorld(name="events: poison in a transaction", transaction=True, poison=True),
     EventWorld(name="events: an outbox", transaction=True, outbox=True, events=2),
+    EventWorld(name="events: ids used twice", reused=True),
     EventWorld(name="events: redriven", poison=True, redrives=True),
+    EventWorld(name="events: ids used twice and redriven", reused=True, poison=True, redrives=True),
     EventWorld(name="events: redriven in a transaction", transaction=True, poison=True, redrives=True),
 )
 
@@ -82,6 +86,7 @@ EVENT_SOMETIMES: Final = frozenset(
         "failed",
         "unavailable",
         "exhausted",
+        "reused",
         "in_doubt",
         "acknowledged",
         "dead letter",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from semel.core.operations import Answer, CountRecords, Counts, Operation, Page, Query, Scan
+from semel.core.operations import Answer, CountRecords, Counts, Operation, Page, Query, Scan, SkippedTo, SkipRecords
 from semel.core.record import MOST_ENTRIES, Entry, StoredRecord, changes_of, erase_entries
 from semel.errors import StoreUnavailable, TransactionAborted
 from semel.stores.memory import Table
@@ -221,14 +221,16 @@ class Database:
         """Keep what a record is searched by in the same transaction, and nothing that was said of it before."""
         transaction.written_search[digest] = search_rows_of(record)
 
-    def find(self, transaction: Transaction, operation: Scan | CountRecords, now: int) -> Page | Counts:
+    def find(
+        self, transaction: Transaction, operation: Scan | CountRecords | SkipRecords, now: int
+    ) -> Page | Counts | SkippedTo:
         """Go by the rows of a searched value, where the query has one; what fits, the records themselves decide."""
         table = Table()
         for digest, row in self.rows(transaction).items():
             if self.leads_to(transaction, operation.query, row.record):
                 table.records[digest] = row.record
         answer = table.apply(operation, now)
-        assert isinstance(answer, (Page, Counts))
+        assert isinstance(answer, (Page, Counts, SkippedTo))
         return answer
 
     def leads_to(self, transaction: Transaction, query: Query, record: StoredRecord) -> bool:

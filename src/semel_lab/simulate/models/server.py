@@ -45,6 +45,7 @@ from semel.core.operations import (
     Reused,
     Running,
     Scan,
+    SkipRecords,
     StateMismatch,
     SweepCount,
     TransactionJoined,
@@ -104,7 +105,7 @@ class Server(Database):
                 return self.tally(transaction, operation, now)
             case ReadHistory():
                 return self.history(transaction, operation, now)
-            case Scan() | CountRecords():
+            case Scan() | CountRecords() | SkipRecords():
                 return self.find(transaction, operation, now)
             case Renew() | Complete() | Fail() | Checkpoint():
                 return self.settle(transaction, operation, now, joined=joined)

@@ -20,7 +20,6 @@ from semel.stores.sql.events.outbox import OUTBOX_PLANS
 from semel_lab.simulate.relays.world import OutboxKind
 
 Steps = Generator[None, None, OutboxAnswer]
-_CLUSTER: Final = 7
 _NAMES: Final = {
     name: name
     for name in ("prefix", "outbox_table", "outbox_sequence", "cursor_table", "parked_table", "rebase_function", "meta")
@@ -69,6 +68,9 @@ class OutboxModel(Protocol):
     def names(self, transaction: Transaction) -> bool:
         """Whether a snapshot that is taken now would say of a running transaction that it runs."""
 
+    def restore(self, *, is_lower: bool) -> None:
+        """Go on as a dump that was restored in another cluster, whose numbers of transactions are lower, or higher."""
+
 
 class _Server:
     """What the SQL servers have in common: rows that are there before they are seen, and what is parked."""
@@ -108,6 +110,9 @@ class _Server:
     def names(self, transaction: Transaction) -> bool:
         del transaction
         return True
+
+    def restore(self, *, is_lower: bool) -> None:
+        """Numbers of transactions mean nothing here."""
 
     def carry_out(self, operation: AboutOutbox) -> Steps:
         plan = OUTBOX_PLANS[type(operation)](cast("Any", self), [operation], joined=False)
@@ -175,6 +180,7 @@ class SnapshotServer(_Server):
 
     def __init__(self) -> None:
         super().__init__(_postgresql())
+        self._cluster = 7
         self._next_number = 10
         self._highest_ended = 9
         self._cursors: dict[tuple[int, int], dict[int, tuple[Any, ...]]] = {}
@@ -204,6 +210,11 @@ class SnapshotServer(_Server):
     def names(self, transaction: Transaction) -> bool:
         return transaction.number <= self._highest_ended
 
+    def restore(self, *, is_lower: bool) -> None:
+        self._cluster += 1
+        self._highest_ended = 2 if is_lower else self._highest_ended + 100
+        self._next_number = self._highest_ended + 1
+
     def owner(self, part: StreamPart) -> tuple[int, bytes]:
         log = self._cursors.get((part.parts, part.number))
         if not log:
@@ -217,13 +228,37 @@ class SnapshotServer(_Server):
         return f"{running[0] if running else highest}:{highest}:{','.join(map(str, running))}"
 
     def _cursors_(self, _stream: str) -> list[Row]:
-        head = (False, _CLUSTER, self._highest_ended + 1, self.last)
+        head = (False, self._cluster, self._highest_ended + 1, self.last)
         newest = [(place, max(log), log[max(log)]) for place, log in sorted(self._cursors.items())]
         rows: list[Row] = [
             (*head, part, parts, number, seen, floor, until, at, cluster)
             for (parts, part), number, (seen, floor, until, at, _token, cluster) in newest
         ]
         return rows or [(*head, *[None] * 8)]
+
+    def _has_foreign(self, _stream: str) -> list[Row]:
+        return [(any(transaction.number > self._highest_ended for _, transaction, _ in self._seen()),)]
+
+    def _rebase(self, _stream: str, part: int, parts: int, known: str, above: int) -> list[Row]:
+        before = self._snapshot()
+        renumbered, published = self._number_again()
+        for position, transaction, row in self._seen():
+            if row[1] % parts != part:
+                continue
+            if position > above or not sees(known, transaction.number):
+                self.rows[position] = renumbered, row
+            elif transaction.number > renumbered.number:
+                self.rows[position] = published, row
+        self._end(renumbered.number)
+        return [(before,)]
+
+    def _number_again(self) -> tuple[Transaction, Transaction]:
+        """Where rows go that are numbered again, published ones apart; somebody else's transaction ends meanwhile."""
+        renumbered, published = Transaction(), Transaction()
+        renumbered.number = self._next_number
+        self._next_number += 1
+        self._write()
+        return renumbered, published
 
     def _save(self, _stream: str, part: int, parts: int, number: int, *values: Any) -> list[Row]:
         log = self._cursors.setdefault((parts, part), {})
@@ -386,6 +421,9 @@ class OneWriter:
     def names(self, transaction: Transaction) -> bool:
         del transaction
         return True
+
+    def restore(self, *, is_lower: bool) -> None:
+        """Positions are what they were."""
 
 
 def make_outbox(kind: OutboxKind) -> OutboxModel:

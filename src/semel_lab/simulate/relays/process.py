@@ -136,6 +136,9 @@ class RelayProcess:
         except StopIteration as end:
             self.wanted = self._work = None
             self.sim.ended(self, end.value)
+        except OSError as error:
+            self.wanted = self._work = None
+            self.sim.gave_up(self, error)
         except BaseException:
             self.wanted = self._work = None  # it is over
             raise

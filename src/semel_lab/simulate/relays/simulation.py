@@ -91,7 +91,9 @@ class RelaySimulation:
         self.moves = 0
         self.is_mended = False
         self._nonces = 0
-        self._may_release = bool(world.poison)
+        self._may_release = bool(world.poison or world.full)
+        self._may_restore = world.is_restored
+        self._has_given_up = False
         self._holder: RelayProcess | None = None
         self._excuses = 0
         self._committed: dict[str, Event] = {}
@@ -142,7 +144,8 @@ class RelaySimulation:
         relays = [_Move(process.actor, process) for process in self.processes]
         time = [_Move(-1)] if self.slow else []
         release = [_Move(-2)] if self._may_release and self.outbox.parked_rows() else []
-        return [*writers, *relays, *time, *release]
+        restore = [_Move(-3)] if self._may_restore else []
+        return [*writers, *relays, *time, *release, *restore]
 
     def _may_write(self, writer: _Writer) -> bool:
         if writer.is_over or (writer.has_added and writer.writing.end == "stay open"):
@@ -164,12 +167,34 @@ class RelaySimulation:
             self.slow -= 1
             self.note("time", "passes")
             self._pass_time(_LONG_US)
+        elif move.actor == -3:
+            self._restore()
         else:
             self._may_release = False
             self.is_mended = bool(self.choices.fault(2))
             self.note("operator", f"releases{', once it is mended' if self.is_mended else ''}")
             self.seen["relays: released"] += 1
             self._apply(ReleaseParked(_PART.stream, None))
+
+    def _restore(self) -> None:
+        """Go on in another cluster, with new relays and without the transactions that were open."""
+        self._may_restore = False
+        is_lower = bool(self.choices.fault(2))
+        self.note(
+            "operator", f"restores a dump in another cluster, whose numbers are {'lower' if is_lower else 'higher'}"
+        )
+        self.seen["relays: restored"] += 1
+        if self._committed and not self.outbox.owner(_PART)[0]:
+            self.seen["relays: restored before anything was read"] += 1
+        for writer in self.writers:
+            if writer.transaction is not None and not writer.is_over:
+                writer.is_over = True
+                self.outbox.roll_back(writer.transaction)
+        self._excuses += 2  # what was published and not saved, and what was published in the window that is under way
+        self._pass_time(_LONG_US)
+        self.outbox.restore(is_lower=is_lower)
+        for process in list(self.processes):
+            self._kill(process)
 
     def _write(self, writer: _Writer) -> None:
         """The next step of a transaction."""
@@ -221,7 +246,7 @@ class RelaySimulation:
         elif fault == "unsent":
             process.refuse(StoreUnavailable("not sent", asked=False))
         elif isinstance(wanted, Publish):
-            process.answer(self._keep(wanted.events, fault))
+            self._publish(process, wanted.events, fault)
         elif isinstance(wanted, float):
             self._pass_time(round(wanted * SECOND))
             process.answer(None)
@@ -234,7 +259,7 @@ class RelaySimulation:
         possible = ["crash"]
         if isinstance(wanted, Publish):
             several = ["half", "backwards"] if len(wanted.events) > 1 else []
-            possible += ["no confirm", "gone", *several]
+            possible += ["no confirm", "gone", "raises", *several]
         elif not isinstance(wanted, float):
             possible += ["lost", "unsent"]
         return [fault for fault in possible if fault in self.world.faults]
@@ -289,7 +314,10 @@ class RelaySimulation:
         self._count_purged(answer)
         if isinstance(operation, SettleReleased) and operation.failed:
             self.seen["relays: released, and refused again"] += 1
-        for _, error in self.outbox.parked_rows():
+        parked = self.outbox.parked_rows()
+        if parked and all(error is None for _, error in parked):
+            self.seen["relays: set aside"] += 1
+        for _, error in parked:
             self.seen["relays: waited behind" if error is None else "relays: parked"] += 1
             if error not in (None, "builtins.ValueError"):
                 raise Violation("R5", f"an event is parked for {error}, which says nothing of the event")
@@ -319,6 +347,17 @@ class RelaySimulation:
         except StopIteration as end:
             return end.value
 
+    def _publish(self, process: RelayProcess, events: Sequence[Event], fault: str) -> None:
+        """Have the broker do what it does, and the publisher answer or raise."""
+        poisoned = [event for event in events if isinstance(self._refusal(event), ValueError)]
+        if fault == "raises":
+            process.refuse(LookupError("the broker is gone, in the words of its client"))
+        elif poisoned and self.world.raising and fault != "gone":
+            self.seen["relays: refused, by raising"] += 1
+            process.refuse(ValueError("refused"))
+        else:
+            process.answer(self._keep(events, fault))
+
     def _keep(self, events: Sequence[Event], fault: str) -> list[Exception | None]:
         """What the broker does, and what it tells."""
         gone = ConnectionResetError("the broker is gone")
@@ -335,7 +374,11 @@ class RelaySimulation:
 
     def _refusal(self, event: Event) -> Exception | None:
         number, _ = event.data
-        return ValueError("refused") if number in self.world.poison and not self.is_mended else None
+        if self.is_mended:
+            return None
+        if number in self.world.full:
+            return OSError("the queue is full")
+        return ValueError("refused") if number in self.world.poison else None
 
     def _receive(self, event: Event) -> None:
         """The broker has an event."""
@@ -367,6 +410,14 @@ class RelaySimulation:
         del value
         if self._holder is process:
             self._holder = None
+
+    def gave_up(self, process: RelayProcess, error: OSError) -> None:
+        """A process that publishes once met a broker that took nothing at all, or a publisher that never answered."""
+        if self.is_mended or not (self.world.full or self.world.raising):
+            raise error
+        self.seen["relays: gave up"] += 1
+        self._has_given_up = True
+        self.ended(process, None)
 
     def _pass_time(self, us: int) -> None:
         self.now_us += us
@@ -420,7 +471,7 @@ class RelaySimulation:
             raise Violation("R5", f"{parked} is parked although it was released, and nothing goes wrong any more")
         if is_last and missing:
             raise Violation("R2", f"{missing} was committed, and never published")
-        if not is_last and len(missing) > len(parked):
+        if not is_last and len(missing) > len(parked) and not self._has_given_up:
             raise Violation("R2", f"{missing} was committed, is not published and only {parked} is parked")
 
     def note(self, who: str, what: str) -> None:

@@ -15,9 +15,19 @@ RelayFault = Literal[
     "no confirm",  # the broker keeps what it was given, and nobody hears of it
     "gone",  # the broker cannot be reached
     "half",  # the broker keeps the first of several, and cannot be reached for the others
+    "raises",  # it cannot be reached, and the publisher says so by an error of its own
     "backwards",  # what is published at the same time arrives in the reverse order
 ]
-RELAY_FAULTS: Final[tuple[RelayFault, ...]] = ("crash", "lost", "unsent", "no confirm", "gone", "half", "backwards")
+RELAY_FAULTS: Final[tuple[RelayFault, ...]] = (
+    "crash",
+    "lost",
+    "unsent",
+    "no confirm",
+    "gone",
+    "half",
+    "raises",
+    "backwards",
+)
 End = Literal["commit", "roll back", "stay open"]
 OutboxKind = Literal["snapshots", "deleting", "positions"]
 
@@ -45,8 +55,11 @@ class RelayWorld:
         batch: how many events are read together.
         in_flight: how many are published together.
         poison: numbers of transactions whose events the broker refuses, until somebody has mended that.
+        raising: whether the publisher raises for all that are with such an event, and does not answer.
+        full: numbers of transactions whose destination takes nothing for now, until somebody has mended that.
         faults: what may go wrong; `budget` is how often.
         slow: how often a lease may pass although somebody could go on.
+        is_restored: whether a dump of the server is restored in another cluster at some time, and all go on there.
     """
 
     name: str
@@ -56,9 +69,12 @@ class RelayWorld:
     batch: int = 2
     in_flight: int = 2
     poison: tuple[int, ...] = ()
+    raising: bool = False
+    full: tuple[int, ...] = ()
     faults: tuple[RelayFault, ...] = RELAY_FAULTS
     budget: int = 2
     slow: int = 1
+    is_restored: bool = False
 
 
 _MIXED: Final = (
@@ -71,6 +87,7 @@ _MIXED: Final = (
 )
 _LATE: Final = (Writing((None,), "stay open"), Writing(), Writing((None,), "roll back"), Writing())
 _ONE_KEY: Final = (Writing(("a", "a")), Writing(("a",)), Writing(("a",)), Writing(("b",)))
+_TWO_KEYS: Final = (Writing(("a", "b")), Writing(("a",)), Writing((None,)), Writing(("b",)))
 _FOLLOWED: Final = (Writing(("a",)), Writing(), Writing(), Writing(("a",)), Writing(("a",)))
 
 RELAY_WORLDS: Final = (
@@ -78,13 +95,32 @@ RELAY_WORLDS: Final = (
     RelayWorld(name="relays: everything by snapshots", writings=_MIXED),
     RelayWorld(name="relays: full batches by snapshots", writings=_MIXED, batch=1, in_flight=1),
     RelayWorld(name="relays: a poisoned key by snapshots", writings=_ONE_KEY, poison=(0,), batch=3),
+    RelayWorld(name="relays: restored by snapshots", writings=_MIXED, relays=1, budget=1, is_restored=True),
     RelayWorld(
         name="relays: a broker that fails",
         writings=_ONE_KEY,
         relays=1,
         batch=3,
-        faults=("no confirm", "gone", "half", "backwards"),
+        faults=("no confirm", "gone", "half", "raises", "backwards"),
         slow=0,
+    ),
+    RelayWorld(
+        name="relays: a publisher that raises",
+        writings=_TWO_KEYS,
+        poison=(0,),
+        raising=True,
+        batch=4,
+        in_flight=4,
+        faults=("crash", "lost", "unsent", "no confirm", "gone", "half", "backwards"),
+    ),
+    RelayWorld(name="relays: a full destination", writings=_TWO_KEYS, full=(0,), batch=4, in_flight=4, budget=1),
+    RelayWorld(
+        name="relays: a full destination, deleting",
+        outbox="deleting",
+        writings=_TWO_KEYS,
+        full=(0,),
+        batch=4,
+        in_flight=4,
     ),
     RelayWorld(
         name="relays: full batches, deleting", outbox="deleting", writings=_FOLLOWED, batch=1, relays=1, budget=1
@@ -113,8 +149,13 @@ RELAY_SOMETIMES: Final = frozenset(
         "parked",
         "waited behind",
         "released",
+        "refused, by raising",
+        "set aside",
+        "gave up",
         "released, and refused again",
         "purged",
+        "restored",
+        "restored before anything was read",
         *(f"fault: {fault}" for fault in RELAY_FAULTS),
     )
 )

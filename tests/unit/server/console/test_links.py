@@ -44,6 +44,23 @@ def test_a_name_that_no_record_has_is_refused_at_once() -> None:
         Links({"x": "https://e.example/{order}"})
 
 
+@pytest.mark.parametrize("template", ["https://{", "https://}", "https://{key", "https://e.example/{key!x}{"])
+def test_a_template_that_cannot_be_read_is_refused_at_once(template: str) -> None:
+    with pytest.raises(UsageError, match="nothing was made"):
+        Links({"x": template})
+
+
+@pytest.mark.parametrize("template", ["https://e.example/{key!r}", "https://e.example/{key:>99}"])
+def test_braces_hold_a_name_and_nothing_else(template: str) -> None:
+    with pytest.raises(UsageError, match="more than a name in its braces"):
+        Links({"x": template})
+
+
+def test_the_name_of_a_tag_may_have_a_dot() -> None:
+    (link,) = Links({"x": "https://e.example/{tag_a.b}"}).of(record_about(tags={"a.b": "7"}))
+    assert link.url == "https://e.example/7"
+
+
 @pytest.mark.parametrize(
     ("tags", "found"),
     [

@@ -23,9 +23,18 @@ def test_everything_that_records_takes_can_be_asked_for() -> None:
     assert query_of(SearchForm.of({}).to_filter(NOW)).newest_first
 
 
-def test_stuck_is_asked_for_as_a_status_and_shared_as_a_scope() -> None:
-    found = SearchForm.of({"status": "stuck", "scope": "shared"}).to_filter(NOW)
+def test_stuck_is_asked_for_as_a_status_and_the_shared_scope_by_a_box() -> None:
+    found = SearchForm.of({"status": "stuck", "shared": "1"}).to_filter(NOW)
     assert (found["stuck"], found["status"], found["scope"]) == (True, None, SHARED)
+
+
+def test_a_scope_named_shared_is_a_scope_like_any_other() -> None:
+    assert SearchForm.of({"scope": "shared"}).to_filter(NOW)["scope"] == "shared"
+
+
+def test_a_scope_and_that_of_nobody_cannot_be_asked_for_together() -> None:
+    with pytest.raises(Invalid, match="that of nobody"):
+        SearchForm.of({"scope": "acme", "shared": "1"}).to_filter(NOW)
 
 
 def test_what_was_asked_for_can_be_an_address_again() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from semel.cli.commands.events.broker import SQS, adapter_of
 from semel.cli.commands.events.broker_limits import Compared, compared_with, judge
+from semel.events.brokers.aws_lambda import STOP_BEFORE
 from semel.events.brokers.limits import BrokerLimits
 from semel.stores.admin import Finding
 from semel.texts import span
@@ -33,7 +34,7 @@ def examine_lambda(function: str, *, consumer: str | None) -> list[Finding]:
         found = importlib.import_module(_MODULE).read_function(function)
     except ConnectionError as error:
         return [Finding("function", f"{function}: {error}", "fix", "see that Lambda may be reached from here")]
-    findings = [Finding("function", f"{found.name}: an invocation takes up to {span(found.longest)}")]
+    findings = [_about_time(found)]
     findings.append(_about_table(found.table))
     if not found.triggers:
         advice = "EventBridge is not listed here; for a queue or a stream, add an event source mapping"
@@ -41,6 +42,18 @@ def examine_lambda(function: str, *, consumer: str | None) -> list[Finding]:
     for trigger in found.triggers:
         findings += _about_trigger(trigger, found.longest, compared)
     return findings
+
+
+def _about_time(found: Any) -> Finding:
+    """Whether an invocation has time for more than one record."""
+    text = f"{found.name}: an invocation takes up to {span(found.longest)}"
+    if found.longest > STOP_BEFORE:
+        return Finding("function", text)
+    advice = (
+        f"raise Timeout above {span(STOP_BEFORE)}, or give handler(…, stop_before=) less: of each batch only one "
+        f"record is begun, and the others count as received"
+    )
+    return Finding("function", text, "fix", advice)
 
 
 def _about_table(table: str | None) -> Finding:

@@ -204,13 +204,18 @@ class _Settler(MessageSettler):
                 await delay.wait(f"Redis did not answer ({type(error).__name__})")
                 continue
             delay.reset()
-            taken = [] if swept is None else [one for one in swept.entries if one[0] not in self._held]
+            taken = [] if swept is None else [one for one in swept.entries if not self._is_handled(one[0])]
             if swept is not None and swept.is_over:
                 next_pass = loop.time() + self._ack_wait / 3
             for entry, fields in taken:
                 self._hand_over(entry, fields)
             if len(taken) < room:
                 await asyncio.sleep(SWEEP_EVERY)
+
+    def _is_handled(self, entry: bytes) -> bool:
+        """Whether a handler runs for it here, and is not wedged."""
+        is_over = self._deadlines is not None and self._deadlines.is_over(entry)
+        return entry in self._held and not is_over
 
     def _hand_over(self, entry: bytes, fields: dict[bytes, bytes]) -> None:
         """Have the subscriber handle an entry, in a task of its own: a handler that is slow stops no other entry."""

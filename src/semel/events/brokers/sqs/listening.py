@@ -109,42 +109,45 @@ def _whole_seconds(name: str, given: Duration, most: timedelta) -> int:
     return int(duration.total_seconds())
 
 
-class _Groups:
+class Groups:
     """The messages of FIFO queues that wait until the one before them in their group is settled."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[Message]] = {}
+        self._lines: dict[str, deque[Message]] = {}
+        """The first of each is the one that is handled."""
 
-    def admit(self, message: Message) -> bool:
-        """Whether it may be handled now; otherwise it waits for its turn."""
+    def admit(self, message: Message) -> Held | None:
+        """The one that it has to wait for; None: it may be handled now."""
         group = message.token.group
         if group is None:
-            return True
-        if group in self._waiting:
-            self._waiting[group].append(message)
-            return False
-        self._waiting[group] = deque()
-        return True
+            return None
+        line = self._lines.setdefault(group, deque())
+        before: Held | None = line[-1].token if line else None
+        line.append(message)
+        return before
 
     def next_after(self, held: Held) -> Message | None:
         """The next one of the same group."""
-        waiting = self._waiting.get(held.group or "")
-        if waiting is None:
+        line = self._lines.get(held.group or "")
+        if line is None:
             return None
-        if not waiting:
-            del self._waiting[held.group or ""]
+        line.popleft()
+        if not line:
+            del self._lines[held.group or ""]
             return None
-        return waiting.popleft()
+        return line[0]
 
     def stop(self, held: Held) -> list[Message]:
         """Those that wait in its group, the last first; the group begins anew."""
-        return list(reversed(self._waiting.pop(held.group or "", ())))
+        line = self._lines.pop(held.group or "", deque())
+        return [message for message in reversed(line) if message.token is not held]
 
 
 class _Subscription(Subscription):
     """A queue, which is asked for as many messages as there is room for."""
 
     settles_others = True
+    can_hold_off = True
 
     def __init__(
         self,
@@ -177,13 +180,14 @@ class _Subscription(Subscription):
         self._dead_letters: Queue | None = None
         self._settler: Settler | None = None
         self._deadlines: Deadlines | None = None
-        self._groups = _Groups()
+        self._groups = Groups()
         self._held: set[Held] = set()
         self._asked = 0
         """Messages that may be in an answer on its way."""
         self._room = asyncio.Event()
         self._polls: set[asyncio.Task[Any]] = set()
         self._is_paused = False
+        self._is_held_off = False
 
     async def start(self, take: Callable[[Message], None]) -> None:
         self._take = take
@@ -252,7 +256,7 @@ class _Subscription(Subscription):
 
     @property
     def _free(self) -> int:
-        return self._prefetch - len(self._held) - self._asked
+        return 0 if self._is_held_off else self._prefetch - len(self._held) - self._asked
 
     async def _poll_for_ever(self) -> None:
         delay = RetryDelay()
@@ -304,11 +308,12 @@ class _Subscription(Subscription):
     def _add(self, held: Held) -> None:
         assert self._deadlines is not None  # noqa: S101 - set by `start`
         self._held.add(held)
-        self._deadlines.hold(held)
         headers, body = self._reader.read(held.raw)
         message = Message(headers, body, held)
         # On a standard queue a group says nothing of the order.
-        if not self._queue.is_fifo or self._groups.admit(message):
+        before = self._groups.admit(message) if self._queue.is_fifo else None
+        self._deadlines.hold(held, behind=before)
+        if before is None:
             self._take(message)
 
     async def pause(self) -> None:
@@ -319,6 +324,13 @@ class _Subscription(Subscription):
             _, late = await asyncio.wait(self._polls, timeout=self._poll_for + 1)
             for task in late:
                 task.cancel()
+
+    def hold_off(self) -> None:
+        self._is_held_off = True
+
+    def go_on(self) -> None:
+        self._is_held_off = False
+        self._room.set()
 
     async def close(self) -> None:
         if self._deadlines is not None:

@@ -94,7 +94,7 @@ class MessageReader:
     """Makes headers and a body of a message, as consumers take them.
 
     Args:
-        event_id: where the id of the producer is in the body, as a path of names with dots.
+        event_id: where the id of the producer is in a body that is no CloudEvent, as a path of names with dots.
         event_subject: where the subject is, in an envelope of EventBridge.
     """
 
@@ -124,11 +124,9 @@ class MessageReader:
         envelope = _decode(body)
         if "detail-type" not in envelope:
             return Event.from_sqs(raw, id=self._id)
-        if self._id is not None:
-            return Event.from_eventbridge(envelope, id=self._id, subject=self._subject)
         detail = envelope.get("detail")
-        if isinstance(detail, dict) and "specversion" in detail:
-            return Event.from_eventbridge(envelope)
+        if self._id is not None or (isinstance(detail, dict) and "specversion" in detail):
+            return Event.from_eventbridge(envelope, id=self._id or "id", subject=self._subject)
         raise EventInvalid(
             "It is an envelope of EventBridge, whose id is another one for each put; nothing ran. Say where the id of "
             "the producer is: listen(event_id='detail.…'), or event_id='id' if each event is put once."

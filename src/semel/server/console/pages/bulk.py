@@ -14,18 +14,19 @@ from typing import Any, Final, cast
 from starlette.responses import Response
 
 from semel.core.events.letters import REASONS
-from semel.server.bulk import PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
+from semel.server.bulk import MOST_ITEMS, PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
 from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
-from semel.server.console.pages.forms import Given, check_form, read_form, read_value
+from semel.server.console.pages.forms import Given, check_form, read_form, read_number, read_value
 from semel.server.console.rendering import share
-from semel.server.console.search import SearchForm, letter_scope, read_moment
+from semel.server.console.search import LOOKS_AT, SearchForm, read_moment, read_scope
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Invalid, Refused
 
 _LOOK: Final = "a look at what would happen"
 _CHANGES: Final = {"pause": "Pause", "resume": "Resume", "cancel": "Cancel"}
 _REFUSALS: Final = 50
+PAGE: Final = 50
 _ACTIONS: Final[dict[str, BulkAction]] = {"happened": "resolve"}
 """How a bulk action is called whose deed has another name here."""
 _DEEDS: Final = {action: DEEDS[name] for name, action in _ACTIONS.items()}
@@ -52,13 +53,14 @@ def _with_fixed_moments(view: View, pairs: list[tuple[str, str]]) -> Given:
 
 
 async def _ask(view: View, given: Given, deed: Deed, asked: BulkRequest, back: str, *, problem: str) -> Response:
-    preview = await view.site.bulk.preview(view.user, _stated_later(deed, asked))
+    preview = await view.site.bulk.preview(view.user, _stated_later(deed, asked), looks_at=LOOKS_AT)
     return view.page(
         "bulk_ask.html",
         here="",
         code=400 if problem else 200,
         deed=deed,
         preview=preview,
+        most_items=MOST_ITEMS,
         problem=problem,
         back=back,
         hidden=[(name, value) for name, value in given.pairs if name not in ("token", "id", *_TYPED)],
@@ -97,9 +99,7 @@ async def show_bulk(view: View) -> Response:
     """How far a bulk action is, and what was refused."""
     scope, id_ = view.asked("scope"), view.asked("id")
     if not id_:
-        return view.page(
-            "bulks.html", here="/batches", bulks=[_row(one) for one in await view.site.bulk.list(view.user)]
-        )
+        return await _show_list(view)
     progress = await view.site.bulk.progress(view.user, scope, id_)
     if progress.status.state in ("pending", "running"):
         view.site.runner.begin(scope, id_)  # the process that began it may be dead: what was decided goes on here
@@ -113,6 +113,20 @@ async def show_bulk(view: View) -> Response:
         bulk=_row(progress),
         refusals=refusals,
         changes=[(name, _CHANGES[name]) for name in changes.get(progress.status.state, ())] if may_change else [],
+    )
+
+
+async def _show_list(view: View) -> Response:
+    """Actions on many, the newest first."""
+    after = read_number(view.asked("after", "0"), "after")
+    listed = await view.site.bulk.list(view.user, limit=PAGE + 1, after=after, newest_first=True)
+    shown = listed[:PAGE]
+    return view.page(
+        "bulks.html",
+        here="/batches",
+        bulks=[_row(one) for one in shown],
+        is_later=after > 0,
+        next=view.url("/bulk", after=str(shown[-1].number)) if len(listed) > PAGE else "",
     )
 
 
@@ -177,7 +191,7 @@ def _letters(given: Given, action: BulkAction, reason: str) -> tuple[BulkRequest
         why or None,
         asked["type"] or None,
         asked["subject"] or None,
-        letter_scope(asked["scope"], asked["shared"]),
+        read_scope(asked["scope"], asked["shared"]),
     )
     back = f"/events/letters{query_text(asked | {'reason': why})}"
     return BulkRequest(action=action, reason=reason, letters=wanted), back

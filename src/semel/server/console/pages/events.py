@@ -18,7 +18,7 @@ from semel.server.attention import Kind, Need, needs_of
 from semel.server.console.deeds import DEEDS
 from semel.server.console.pages.forms import read_number
 from semel.server.console.pages.records import BodyPart, body_page
-from semel.server.console.search import letter_scope
+from semel.server.console.search import read_scope
 from semel.server.console.view import View, query_text
 from semel.server.refusals import Forbidden, Invalid
 
@@ -111,7 +111,7 @@ async def show_letters(view: View) -> Response:
         reason=reason or None,
         type=type_ or None,
         subject=view.asked("subject") or None,
-        scope=letter_scope(scope, shared),
+        scope=read_scope(scope, shared),
         cursor=view.asked("cursor") or None,
         limit=PAGE,
     )

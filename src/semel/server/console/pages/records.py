@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from semel.server.access import Permission
 from semel.server.console.deeds import DEEDS
 from semel.server.console.pages.acting import bulk_choices, choices_for, why_none
 from semel.server.console.rendering import look_of_state
-from semel.server.console.search import FIELDS, STUCK, SearchForm
+from semel.server.console.search import FIELDS, LOOKS_AT, STUCK, SearchForm
 from semel.server.console.security import BODY_POLICY
 from semel.server.console.timeline import timeline_of
 from semel.server.console.view import View, query_text
@@ -51,9 +52,12 @@ async def show_records(view: View) -> Response:
     cursor = view.asked("cursor") or None
     records: tuple[Record, ...] = ()
     onward = refusal = ""
+    stopped_at: datetime | None = None
     try:
-        page = await view.actions.list(view.user, cursor=cursor, limit=PAGE, **form.to_filter(view.now))
-        records = page.records
+        page = await view.actions.list(
+            view.user, cursor=cursor, limit=PAGE, looks_at=LOOKS_AT, **form.to_filter(view.now)
+        )
+        records, stopped_at = page.records, page.stopped_at
         onward = view.url("/records", **form.pairs, cursor=page.cursor) if page.cursor else ""
     except Refused as refused:
         if not view.user.may(Permission.LIST):
@@ -71,6 +75,7 @@ async def show_records(view: View) -> Response:
         records=records,
         refusal=refusal,
         next=onward,
+        stopped_at=stopped_at,
         is_later=cursor is not None,
         first_url=view.url("/records", **form.pairs),
         filter_pairs=list(form.pairs.items()),
@@ -155,7 +160,10 @@ async def show_body(view: View) -> Response:
     reference = view.request.path_params["reference"]
     body = await view.actions.body(view.user, reference)
     parts = [BodyPart("Outcome", body.text, body.why_none, body.is_cut)]
-    parts += [BodyPart(f"Step {number}: {name}", text) for number, (name, text) in enumerate(body.steps, 1)]
+    parts += [
+        BodyPart(f"Step {number}: {step.name}", step.text, step.why_none, step.is_cut)
+        for number, step in enumerate(body.steps, 1)
+    ]
     crumbs = [("Records", "/records"), (reference[:12], f"/records/{reference}")]
     return body_page(view, "/records", "Body of the record", crumbs, parts)
 

@@ -10,6 +10,7 @@ from semel.core.record import Record, Status
 from semel.server.access import Permission
 from semel.server.attention import Need, needs_of
 from semel.server.console.charts import Sample, draw_all
+from semel.server.console.search import LOOKS_AT
 from semel.server.console.view import View, query_text
 from semel.server.refusals import NotPossible
 
@@ -86,17 +87,18 @@ async def show_overview(view: View) -> Response:
 
 async def _take_sample(view: View) -> Sample:
     """The newest records: so many, and so many bytes of them, as a page can afford."""
+    reach = await view.actions.reach(view.user, LOOKS_AT, newest_first=True)
     records: list[Record] = []
     cursor: str | None = None
     size = 0
     while len(records) < SAMPLE and size < _SAMPLE_BYTES:
-        page = await view.actions.list(view.user, cursor=cursor, limit=_SAMPLE_PAGE, newest_first=True)
+        page = await view.actions.list(view.user, cursor=cursor, limit=_SAMPLE_PAGE, after=reach, newest_first=True)
         records += page.records
         size += sum(len(record.outcome or b"") for record in page.records)
         cursor = page.cursor
         if cursor is None:
             break
-    return Sample(records, view.now, is_all=cursor is None)
+    return Sample(records, view.now, is_all=cursor is None, since=reach)
 
 
 async def _count_open(view: View, status: Status) -> str:

@@ -39,19 +39,25 @@ function isEdited(region) {
   return region.contains(active) && /^(TEXTAREA|SELECT)$|^INPUT$/.test(active.tagName) && active.type !== "checkbox";
 }
 
+// Whether the page is current now; false where nobody is signed in any more.
 async function refresh() {
   asking = new AbortController();
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" }, signal: asking.signal, credentials: "same-origin" });
-  if (!answer.ok || answer.redirected) throw new Error(`status ${answer.status}`);
+  // A page that is looked at leads elsewhere only where nobody is signed in any more.
+  const answer = await fetch(location.href, {
+    headers: { Accept: "text/html" }, signal: asking.signal, credentials: "same-origin", redirect: "manual",
+  });
+  if (answer.type === "opaqueredirect" || answer.status === 401) return false;
+  if (!answer.ok) throw new Error(`status ${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (namesIn(fresh) !== namesIn(document)) {
     // What was empty is not, or the other way round: then the page has other parts than before.
     put(document.getElementById("main"), fresh.getElementById("main"));
-    return;
+    return true;
   }
   for (const region of document.querySelectorAll("[data-live]")) {
     put(region, fresh.querySelector(`[data-live="${region.dataset.live}"]`));
   }
+  return true;
 }
 
 function namesIn(page) {
@@ -73,8 +79,8 @@ async function turn() {
   }
   const asked = Date.now();
   try {
-    await refresh();
-    say("live", "Live");
+    if (await refresh()) say("live", "Live");
+    else say("out", "Signed out: reload to sign in");
   } catch (error) {
     if (error.name !== "AbortError") say("lost", "Not reached, trying again");
   }

@@ -120,9 +120,10 @@ COMMENT ON COLUMN {parked_table}.data IS 'as in the outbox';
 
 -- After a dump was restored into another cluster, transactions have other numbers. What is not published is given the
 -- number of this transaction, which the cursor has not seen; what is published, and has a number that is yet to come
--- here, is given one that every snapshot sees. Locked, so that nobody adds an event in between.
+-- here, is given one that every snapshot sees. Locked, so that nobody adds an event in between. What the cursor has seen
+-- from then on is a snapshot of before this: one that is taken here may see the number of this transaction.
 CREATE FUNCTION {rebase_function}(of_stream text, of_part integer, of_parts integer, known pg_snapshot, above bigint)
-RETURNS text LANGUAGE plpgsql AS $body$
+RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     LOCK TABLE {outbox_table} IN SHARE ROW EXCLUSIVE MODE;
     UPDATE {outbox_table} AS o SET xid = pg_current_xact_id()
@@ -130,6 +131,5 @@ BEGIN
         AND (o.position > above OR NOT pg_visible_in_snapshot(o.xid, known));
     UPDATE {outbox_table} AS o SET xid = '3'
     WHERE o.stream = of_stream AND o.shard % of_parts = of_part AND o.xid > pg_current_xact_id();
-    RETURN pg_current_snapshot()::text;
 END
 $body$;

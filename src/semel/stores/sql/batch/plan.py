@@ -33,6 +33,7 @@ from semel.core.batch.operations import (
     FinishLoad,
     FinishPage,
     ForgetItems,
+    HeldBatches,
     ItemEnd,
     ItemsAdded,
     ItemsClaimed,
@@ -115,7 +116,10 @@ def _plan_one(
 ) -> Asking[BatchAnswer]:
     if isinstance(operation, CommitPage):
         return (yield from _commit_page(dialect, operation, plan_records))
-    if joined and isinstance(operation, ExpiredBatches) and operation.number is None:
+    is_sweep = isinstance(operation, HeldBatches) or (
+        isinstance(operation, ExpiredBatches) and operation.number is None
+    )
+    if joined and is_sweep:
         return BatchesFound(())  # a sweep in the caller's transaction leaves them to the next one outside
     if joined:
         raise UsageError("A batch is not part of your transaction; nothing was changed. Use it outside within().")
@@ -276,10 +280,11 @@ def _list(dialect: BatchDialect, operation: ListBatches) -> Asking[BatchAnswer]:
         place, after = "newest", operation.after or _AFTER_ALL
     place += "" if operation.scope is not None else "_everywhere"
     values: list[Any] = [] if operation.scope is None else [storable(operation.scope)]
+    wanted = storable(operation.operation)
     if operation.state is None:
-        rows = yield dialect.command(place, *values, after, operation.limit)
+        rows = yield dialect.command(place, *values, after, wanted, operation.limit)
     else:
-        rows = yield dialect.command(f"{place}_of_state", *values, after, operation.state, operation.limit)
+        rows = yield dialect.command(f"{place}_of_state", *values, after, operation.state, wanted, operation.limit)
     return BatchesFound(tuple(map(_batch_of, rows)))
 
 
@@ -381,6 +386,11 @@ def _expire(dialect: BatchDialect, operation: ExpiredBatches) -> Asking[BatchAns
     return BatchesFound(tuple(batch for batch in found if batch.state == "expired"))
 
 
+def _held(dialect: BatchDialect, operation: HeldBatches) -> Asking[BatchAnswer]:
+    rows = yield dialect.command("held", operation.after, operation.limit)
+    return BatchesFound(tuple(map(_batch_of, rows)))
+
+
 def _forget(dialect: BatchDialect, operation: ForgetItems) -> Asking[BatchAnswer]:
     rows = yield dialect.command("loading", operation.number)
     if not rows or rows[0][2] != "expired":  # nobody brings one that is expired back
@@ -435,6 +445,7 @@ _PLANS: Final[dict[type, Callable[[BatchDialect, Any], Asking[BatchAnswer]]]] = 
     ReopenItems: _reopen,
     ReserveRate: _reserve,
     ExpiredBatches: _expire,
+    HeldBatches: _held,
     ForgetItems: _forget,
     FindSubject: _subject,
     EraseItems: _erase,

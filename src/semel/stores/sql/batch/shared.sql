@@ -27,6 +27,8 @@ SELECT loaded, token, state FROM {batch_table} WHERE number = ?;
 SELECT {clock}, COALESCE(SUM(completed), 0), COALESCE(SUM(failed), 0), COALESCE(SUM(skipped), 0),
     COALESCE(SUM(in_doubt), 0),
     COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 THEN completed + failed + skipped + in_doubt ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 AND is_done THEN 1 ELSE 0 END), 0),
+    COALESCE(SUM(CASE WHEN updated_us > {clock} - 60000000 AND NOT is_done THEN 1 ELSE 0 END), 0),
     COALESCE(MAX(updated_us), 0)
 FROM {page_table} WHERE batch = ?;
 
@@ -49,29 +51,38 @@ DELETE FROM {batch_table} WHERE number = ? AND token = ? AND state = 'loading' A
 -- name: note
 UPDATE {batch_table} SET notes = ? WHERE number = ? AND notes = ?;
 
+-- Lists, of one operation or of any.
 -- name: list
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state <> 'expired' ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: list_of_state
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state = ? ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number > ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: list_everywhere
-SELECT {batch} FROM {batch_table} WHERE number > ? AND state <> 'expired' ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number > ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: list_everywhere_of_state
-SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ? ORDER BY number LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number > ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number LIMIT ?;
 
 -- name: newest
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state <> 'expired' ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: newest_of_state
-SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state = ? ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE scope = ? AND number < ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: newest_everywhere
-SELECT {batch} FROM {batch_table} WHERE number < ? AND state <> 'expired' ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number < ? AND state <> 'expired'
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: newest_everywhere_of_state
-SELECT {batch} FROM {batch_table} WHERE number < ? AND state = ? ORDER BY number DESC LIMIT ?;
+SELECT {batch} FROM {batch_table} WHERE number < ? AND state = ?
+    AND operation = coalesce(?, operation) ORDER BY number DESC LIMIT ?;
 
 -- name: items
 SELECT {item} FROM {item_table} WHERE batch = ? AND position >= ? AND position < ? ORDER BY position;
@@ -144,6 +155,12 @@ ORDER BY b.number LIMIT ?;
 -- name: one_may_expire
 SELECT b.number FROM {batch_table} AS b
 WHERE b.number = ? AND {old} AND NOT EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0);
+
+-- Those that stay only because items are in doubt.
+-- name: held
+SELECT {batch} FROM {batch_table} AS b
+WHERE b.number > ? AND {old} AND EXISTS (SELECT 1 FROM {page_table} AS p WHERE p.batch = b.number AND p.in_doubt > 0)
+ORDER BY b.number LIMIT ?;
 
 -- A batch of which items were reopened since is in another state, or has not ended.
 -- name: expire

@@ -26,6 +26,7 @@ from semel.core.batch.operations import (
     FinishLoad,
     FinishPage,
     ForgetItems,
+    HeldBatches,
     ItemEnd,
     ItemsAdded,
     ItemsClaimed,
@@ -173,6 +174,11 @@ async def _change(world: World, batch: StoredBatch, to: Any, **settings: Any) ->
     asked = ChangeBatch(number=batch.number, to=to, **settings)
     changed: BatchChangedState = await _ask(world, asked, BatchChangedState)
     return changed
+
+
+async def _held(world: World, after: int = 0, limit: int = 10) -> list[str]:
+    held: BatchesFound = await _ask(world, HeldBatches(after, limit), BatchesFound)
+    return [batch.id for batch in held.batches]
 
 
 async def _complete_all(world: World, batch: StoredBatch) -> None:
@@ -369,6 +375,20 @@ class BatchContract(Contract, calls=False):
         assert [batch.id for batch in rest.batches] == ["b"]
         loading: BatchesFound = await _ask(world, ListBatches(scope, "loading", 0, 9, newest_first=True), BatchesFound)
         assert [batch.id for batch in loading.batches] == ["d", "c"]
+
+    @pytest.mark.parametrize("scope", ["", None], ids=["of one scope", "of all"])
+    @pytest.mark.parametrize("state", ["loading", None])
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_batches_of_one_operation_are_listed_alone(
+        self, world: World, scope: str | None, state: State | None, *, newest_first: bool
+    ) -> None:
+        for id_, operation in (("c", "pay"), ("d", "refund"), ("e", "pay"), ("f", "refund"), ("g", "Pay")):
+            await _open(world, id=id_, operation=operation)
+        found: BatchesFound = await _ask(world, ListBatches(scope, state, 0, 2, newest_first, "pay"), BatchesFound)
+        assert [batch.id for batch in found.batches] == (["e", "c"] if newest_first else ["c", "e"])
+        after = found.batches[0].number
+        rest: BatchesFound = await _ask(world, ListBatches(scope, state, after, 2, newest_first, "pay"), BatchesFound)
+        assert [batch.id for batch in rest.batches] == (["c"] if newest_first else ["e"])
 
     async def test_items_are_found_by_their_ids(self, world: World) -> None:
         batch = await _load(world)
@@ -620,6 +640,19 @@ class BatchContract(Contract, calls=False):
         await _note(world, batch, 1, i3=COMPLETED)
         assert (await _read(world)).counts.recent == 1
 
+    async def test_pages_of_the_last_minute_are_counted_by_whether_they_are_done(self, world: World) -> None:
+        batch = await _run(world)
+        await _take(world, batch)
+        await _note(world, batch, 0, i0=COMPLETED, i1=COMPLETED, i2=COMPLETED)
+        await _finish(world, batch, 0)
+        await _take(world, batch)
+        counts = (await _read(world)).counts
+        assert (counts.recent, counts.recent_done, counts.recent_open) == (3, 1, 1)
+        world.clock.advance(61)
+        await _note(world, batch, 1, i3=COMPLETED)
+        counts = (await _read(world)).counts
+        assert (counts.recent, counts.recent_done, counts.recent_open) == (1, 0, 1)
+
     async def test_a_batch_expires_so_long_after_its_end(self, world: World) -> None:
         batch = await _run(world)
         await _complete_all(world, batch)
@@ -644,6 +677,27 @@ class BatchContract(Contract, calls=False):
         await _ask(world, EndBatch(batch.number), BatchFound)
         world.clock.advance(2 * DAY)
         assert (await _ask(world, ExpiredBatches(10), BatchesFound)).batches == ()
+
+    async def test_batches_that_only_doubts_keep_are_told_in_order(self, world: World) -> None:
+        names = ("b", "c", "d")
+        batches = [await _run(world, count=1, id=name) for name in names]
+        for batch in batches:
+            await _take_all(world, batch)
+            await _note(world, batch, 0, i0=COMPLETED if batch.id == "c" else IN_DOUBT)
+            await _finish(world, batch, 0)
+            await _ask(world, EndBatch(batch.number), BatchFound)
+        assert await _held(world) == [], "they are kept anyway"
+        world.clock.advance(2 * DAY)
+        assert await _held(world) == ["b", "d"]
+        assert await _held(world, limit=1) == ["b"]
+        assert await _held(world, after=batches[0].number) == ["d"]
+
+    async def test_a_batch_that_runs_is_not_kept_by_doubts_alone(self, world: World) -> None:
+        batch = await _run(world, count=2)
+        await _take_all(world, batch)
+        await _note(world, batch, 0, i0=IN_DOUBT)
+        world.clock.advance(400 * DAY)
+        assert await _held(world) == []
 
     async def test_one_batch_alone_may_be_let_expire(self, world: World) -> None:
         first, second = await _run(world), await _run(world, id="c")

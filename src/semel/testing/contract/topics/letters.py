@@ -68,7 +68,8 @@ def _letter(record: bytes | None, **changes: Any) -> Letter:
         "keep_us": KEEP_US,
         **changes,
     }
-    return Letter(id=letter_id(fields["consumer"], record, fields["content"]), **fields)
+    told = (fields["type"].encode(), fields["content"])
+    return Letter(id=letter_id(fields["consumer"], record, *told), **fields)
 
 
 def _claim(world: World) -> Claim:
@@ -271,6 +272,17 @@ class LetterContract(Contract, calls=False):
         assert await _found(world, TouchLetter("billing", b"e" * 32)) is None
         assert await _letters(world) == (kept,)
 
+    async def test_a_letter_of_another_event_under_the_id_is_not_touched_beside_that_of_the_event(
+        self, world: World
+    ) -> None:
+        kept = await _found(world, PutLetter(_letter(b"d" * 32, reason="reused", type="asset.moved")))
+        mine = await _found(world, PutLetter(_letter(b"d" * 32)))
+        assert mine is not None
+        world.clock.advance(5)
+        touched = await _found(world, TouchLetter("billing", b"d" * 32))
+        assert touched == replace(mine, last_us=world.clock.store_clock(), seen=2)
+        assert set(await _letters(world)) == {kept, touched}
+
     async def test_letters_are_deleted_when_they_are_expired_and_not_before(self, world: World) -> None:
         if not await self._purges(world):
             pytest.skip("this store deletes them by itself")
@@ -367,6 +379,14 @@ class LetterContract(Contract, calls=False):
         record = await _stored(world)
         assert record is not None
         assert (record.status, record.outcome) == (Status.COMPLETED, VALUE)
+
+    async def test_a_completion_leaves_the_letter_of_another_event_under_the_id(self, world: World) -> None:
+        lease = await _crash(world)
+        mine = await _found(world, PutLetter(_of(lease)))
+        other = await _found(world, PutLetter(_of(lease, reason="reused", type="asset.moved")))
+        assert mine is not None
+        assert [type(one) for one in await world.perform(Complete(lease, VALUE, mine.id))] == [Recorded]
+        assert await _letters(world) == (other,)
 
     async def test_a_completion_whose_letter_is_gone_completes(self, world: World) -> None:
         lease = await _crash(world)

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from semel.core.fingerprint import fingerprint
 from semel.core.key import SHARED, Key
-from semel.core.operations import Counted, CountFailure, CountRecords, Counts, Page, Query, Scan
+from semel.core.operations import (
+    Counted,
+    CountFailure,
+    CountRecords,
+    Counts,
+    Page,
+    Query,
+    Scan,
+    SkippedTo,
+    SkipRecords,
+)
 from semel.core.policy import Policy
 from semel.core.record import About, Cancelled, Count, DidNotHappen, Failure, Happened, Status
 from semel.core.store import Capability
@@ -25,6 +35,7 @@ from semel.testing.contract.world import World
 HOUR = 3600.0
 KEPT = Policy(keep_for=timedelta(hours=1), retry_errors=(ConnectionError,))
 HOLD = Policy(in_doubt="hold")
+FINAL = Policy(final_errors=(ValueError,))
 LONG: Final = "much longer than any index can hold: " + "ä" * 4000
 ABOUT: Final[Mapping[str, Any]] = {
     "subject": "ann",
@@ -405,6 +416,97 @@ class CountsContract(Contract):
         for ask in (client.count, client.counts):
             with pytest.raises(UsageError, match=r"all records would have to be read; nothing was read\. scan=True"):
                 await ask()
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    async def test_so_many_records_reach_to_the_next_one(self, world: World, *, newest_first: bool) -> None:
+        _needs_count(world)
+        instants = await _ten(world)
+        there = instants[::-1] if newest_first else instants
+        reached = [await _reach(world, Query(newest_first=newest_first), number) for number in range(11)]
+        assert reached == [*there, None]
+
+    async def test_so_many_records_reach_within_the_times_that_are_asked_for(self, world: World) -> None:
+        _needs_count(world)
+        instants = await _ten(world)
+        within = Query(after_us=instants[3], before_us=instants[7])
+        assert [await _reach(world, within, number) for number in (0, 3, 4)] == [instants[3], instants[6], None]
+
+    async def test_of_a_searched_value_its_own_records_are_counted(self, world: World) -> None:
+        _needs_count(world)
+        instants = await _ten(world)
+        assert await _reach(world, Query(subject="ann"), 4) == instants[8]
+        assert await _reach(world, Query(subject="ann"), 5) is None
+        assert await _reach(world, Query(subject="ann", scope="acme"), 0) == instants[0]
+        assert await _reach(world, Query(subject="ann", scope="acme"), 3) is None
+        assert await _reach(world, Query(subject="nobody"), 0) is None
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    @pytest.mark.parametrize(
+        "wanted",
+        [
+            {"scope": "acme"},
+            {"operation": "refund"},
+            {"status": Status.FAILED},
+            {"status": Status.CANCELLED},
+            {"subject": "ann", "operation": "pay"},
+            {"subject": "ann", "scope": "acme", "status": Status.COMPLETED},
+        ],
+        ids=str,
+    )
+    async def test_a_search_that_stops_and_goes_on_finds_what_one_without_a_stop_does(
+        self, world: World, wanted: dict[str, Any], *, newest_first: bool
+    ) -> None:
+        _needs_count(world)
+        await _ten(world)
+        query = Query(**wanted, newest_first=newest_first)
+        assert await _in_parts(world, query) == await _pages(world, query)
+
+    async def test_a_store_that_cannot_count_does_not_tell_how_far_records_reach(self, world: World) -> None:
+        if Capability.COUNT in world.store().capabilities:
+            pytest.skip("it can count")
+        with pytest.raises(UsageError, match="nothing was read"):
+            await world.perform(SkipRecords(Query(), 1))
+
+
+def _needs_count(world: World) -> None:
+    if Capability.COUNT not in world.store().capabilities:
+        pytest.skip("only asked of stores that can count")
+
+
+async def _reach(world: World, query: Query, number: int) -> int | None:
+    (answer,) = await world.perform(SkipRecords(query, number))
+    assert isinstance(answer, SkippedTo)
+    return answer.created_us
+
+
+async def _ten(world: World) -> list[int]:
+    """Ten records, a second apart: of two operations, some of a subject and some of a scope; the instants of all."""
+    client = world.client()
+    for number in range(10):
+        scope, about = "acme" if number % 4 == 0 else SHARED, {"subject": "ann"} if number % 2 == 0 else {}
+        operation = "refund" if number % 3 == 0 else "pay"
+        if number in (2, 7):
+            await client.error(
+                f"k{number}", world.raising(ValueError()), operation=operation, scope=scope, about=about, policy=FINAL
+            )
+        else:
+            await client.run(f"k{number}", operation=operation, scope=scope, about=about)
+        world.clock.advance(1)
+    (page,) = await world.perform(Scan(Query(), None, 20))
+    assert isinstance(page, Page)
+    return [record.created_us for record in page.records]
+
+
+async def _in_parts(world: World, query: Query) -> list[bytes]:
+    """What a query finds if it stops after each record that is looked at, and goes on behind it."""
+    found: list[bytes] = []
+    for _ in range(20):
+        at = await _reach(world, query, 0)
+        if at is None:
+            return found
+        found += await _pages(world, replace(query, after_us=at, before_us=at + 1))
+        query = replace(query, before_us=at) if query.newest_first else replace(query, after_us=at + 1)
+    raise AssertionError
 
 
 async def _five(world: World) -> ApiClient:
