@@ -730,3 +730,20 @@ async def check(url: str, fences: dict[str, int], *, status: str = "failed") -> 
 
 async def everything(actions: Any) -> list[Any]:
     return [entry async for entry in actions.audit.entries()]
+
+
+async def test_whoever_was_overtaken_is_not_told_that_the_other_bulk_action_is_theirs(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.in_doubt()
+    bulk = BulkActions(desk.actions)
+    await bulk.start(ADMIN, release())
+
+    async def not_yet(scope: str, id_: str) -> None:
+        """What is found a moment before the other one is there."""
+
+    monkeypatch.setattr(bulk, "_known", not_yet)
+    with pytest.raises(NotPossible, match="stands for another bulk action") as refused:
+        await bulk.start(OPERATOR, release())
+    assert refused.value.because == "id_taken"
+    assert (await bulk.start(ADMIN, release())).metadata.actor == "adam"

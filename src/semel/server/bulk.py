@@ -251,10 +251,7 @@ class BulkActions:
         is_same = known is not None and (known.metadata.asked, known.metadata.actor) == (metadata.asked, user.name)
         if known is not None and known.status.state != "loading":
             if not is_same:
-                raise NotPossible(
-                    f"The id {id_!r} stands for another bulk action; nothing was done. Choose another one.",
-                    because="id_taken",
-                )
+                raise _id_taken_error(id_)
             return known
         if known is not None and is_same:
             asked = _as_of(asked, known.metadata.moments)
@@ -271,7 +268,11 @@ class BulkActions:
             )
         except BatchChanged as error:
             raise NotPossible(f"{error.message} Choose another id.", because="id_taken") from error
-        return BulkProgress(id_, scope, metadata, await batch.status())
+        status = await batch.status()
+        kept = msgspec.convert(status.metadata, BulkMetadata)
+        if (kept.asked, kept.actor) != (metadata.asked, user.name):
+            raise _id_taken_error(id_)  # another request with this id was loaded since it was looked for
+        return BulkProgress(id_, scope, kept, status)
 
     async def run(self, scope: str, id_: str) -> BatchStatus:
         """Carry out what is left of a bulk action, until it has ended or is paused.
@@ -689,6 +690,12 @@ _ENDS_DOUBT: Final = ("resolve", "cancel", "fail", "release")
 def is_everywhere(batch: StoredBatch) -> bool:
     """Whether the bulk action that a batch is acts on all scopes: it exists for those alone who reach all."""
     return msgspec.json.decode(batch.metadata, type=BulkMetadata).everywhere
+
+
+def _id_taken_error(id_: str) -> NotPossible:
+    return NotPossible(
+        f"The id {id_!r} stands for another bulk action; nothing was done. Choose another one.", because="id_taken"
+    )
 
 
 def _is_decided(record: Record, actor: str, reason: str) -> bool:
