@@ -67,7 +67,8 @@ def test_reopening_and_erasing_leave_entries(database: Database, call: Run) -> N
 def test_a_lease_that_is_ended_by_force_is_called_so(database: Database, call: Run) -> None:
     record = database.running("o-1")
     assert decide(call, database, "cancel", record.reference, "--force") == 0
-    assert {one["action"] for one in entries(call, database)} == {"cancel by force"}
+    ended, begun = entries(call, database, "--action", "cancel")
+    assert (ended["outcome"], begun["detail"]["force"]) == ("done", "True")
 
 
 def test_what_is_refused_before_it_begins_leaves_nothing(database: Database, call: Run) -> None:
@@ -82,8 +83,9 @@ def test_decisions_about_batches_leave_entries(database: Database, call: Run) ->
     assert call("batch", "pause", "b-1", database.url, "--reason", "late", "--by", "jane").returncode == 0
     assert call("batch", "resume", "b-1", database.url, "--by", "jane").returncode == 0
     assert call("batch", "cancel", "b-1", database.url, "--reason", "no", "--yes").returncode == 0
-    told = [(one["action"], one["target"]) for one in entries(call, database) if one["phase"] == "begun"]
-    assert told == [("batch cancel", "batch:b-1"), ("batch resume", "batch:b-1"), ("batch pause", "batch:b-1")]
+    begun = [one for one in entries(call, database, "--action", "batch") if one["phase"] == "begun"]
+    assert [one["detail"]["what"] for one in begun] == ["cancel", "resume", "pause"]
+    assert {one["target"] for one in begun} == {"batch:b-1"}
 
 
 def test_a_batch_is_named_the_same_by_the_command_line_and_by_the_server(database: Database, call: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
@@ -48,7 +49,14 @@ def login() -> str:
 
 
 def recorded(
-    semel: SyncSemelBase, *, action: str, target: str, who: str, scope: str = "", reason: str = ""
+    semel: SyncSemelBase,
+    *,
+    action: str,
+    target: str,
+    who: str,
+    scope: str = "",
+    reason: str = "",
+    detail: Mapping[str, object] | None = None,
 ) -> AbstractContextManager[object]:
     """Around what is done: an entry of the audit chain before it and one after it, where the store keeps one."""
     if not keeps_audit(semel):
@@ -56,7 +64,7 @@ def recorded(
     from semel.server.audit.flows import new_decision
     from semel.server.audit.recording import SyncRecording
 
-    return SyncRecording(engine_of(semel), new_decision(scope, who, action, target, reason))
+    return SyncRecording(engine_of(semel), new_decision(scope, who, action, target, reason, detail=detail))
 
 
 def async_recorded(

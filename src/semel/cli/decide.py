@@ -75,9 +75,9 @@ def decide(named: Named, decision: Resolution, *, force: bool = False, correct: 
             meaning = Text("\n  ").join([*_describe_end(record, force=force), _meaning(decision)])
             ask(record, meaning, "Resolve it so?", reason=named.reason, who=who)
             check_unchanged(record, semel)
-        action = f"{_ACTIONS[type(decision)]}{' by force' if force else ''}"
+        action, detail = _ACTIONS[type(decision)], {"force": force, "correct": correct}
         scope, target = record.key.scope, record.reference
-        with recorded(semel, action=action, target=target, who=who, scope=scope, reason=named.reason):
+        with recorded(semel, action=action, target=target, who=who, scope=scope, reason=named.reason, detail=detail):
             resolved = semel.resolve(record.key, decision, reason=named.reason, by=who, correct=correct, force=force)
     console().print(panel(resolved, now()))
 

@@ -126,7 +126,7 @@ class BatchActions(ActionsBase):
 
         async def read() -> str:
             async for entry in found:
-                # The command line has what was done in the name of the action: `batch pause`.
+                # Chains may have entries of earlier releases, with what was done in the name: `batch pause`.
                 what = entry.detail.get("what") or entry.action.removeprefix(f"{Permission.BATCH} ")
                 if entry.phase == "begun" and what in _STATE_CHANGES:
                     return entry.actor if what == "pause" and entry.reason == reason.strip() else ""

@@ -158,10 +158,20 @@ class NewEntry(msgspec.Struct, frozen=True):
             _check_text(f"the detail {name!r}", value, _LONGEST_DETAIL, may_be_empty=True)
 
 
-def new_decision(scope: str, who: str, action: str, target: str, reason: str) -> NewEntry:
+def new_decision(
+    scope: str, who: str, action: str, target: str, reason: str, *, detail: Mapping[str, object] | None = None
+) -> NewEntry:
     """What an entry says of a decision that was taken at the command line; texts that are too long are cut."""
     longest = _LONGEST
-    return NewEntry(scope, who[: longest["actor"]], action, target[: longest["target"]], reason[: longest["reason"]])
+    told = {name: str(value) for name, value in (detail or {}).items()}
+    return NewEntry(
+        scope,
+        who[: longest["actor"]],
+        action,
+        target[: longest["target"]],
+        reason[: longest["reason"]],
+        detail=told,
+    )
 
 
 def _check_text(name: str, value: object, longest: int, *, may_be_empty: bool) -> None:

@@ -26,14 +26,14 @@ def pause(
     id_: Id, url: Url = None, *, reason: Why = "", by: Actor = None, scope: Scope = None, as_json: AsJson = False
 ) -> None:
     """Have every process let its running items end, and begin no others, within two seconds."""
-    with open_batch(id_, url, scope) as batch, _recorded(batch, "batch pause", by, scope, reason):
+    with open_batch(id_, url, scope) as batch, _recorded(batch, "pause", by, scope, reason):
         status = batch.pause(reason)
     print_status(status, as_json=as_json)
 
 
 def resume(id_: Id, url: Url = None, *, by: Actor = None, scope: Scope = None, as_json: AsJson = False) -> None:
     """Let a paused batch be run again: by semel batch work where it runs, or by semel batch run."""
-    with open_batch(id_, url, scope) as batch, _recorded(batch, "batch resume", by, scope):
+    with open_batch(id_, url, scope) as batch, _recorded(batch, "resume", by, scope):
         status = batch.resume()
     print_status(status, as_json=as_json)
 
@@ -53,7 +53,7 @@ def cancel(
     with open_batch(id_, url, scope) as batch:
         if not yes:
             _ask(batch.status(), "Cancel it? Nothing of it runs again.")
-        with _recorded(batch, "batch cancel", by, scope, reason):
+        with _recorded(batch, "cancel", by, scope, reason):
             status = batch.cancel(reason)
     print_status(status, as_json=as_json)
 
@@ -80,7 +80,7 @@ def retry(
             check_reason(reason)
             if not yes:
                 _ask(batch.status(), "Did none of the items in doubt happen?")
-        with _recorded(batch, f"batch retry {which}", by, scope, reason):
+        with _recorded(batch, f"retry {which}", by, scope, reason):
             count = batch.retry(cast("Retried", which), reason=reason)
         status = batch.status()
     if as_json:
@@ -91,13 +91,16 @@ def retry(
 
 
 def _recorded(
-    batch: Batch[Semel], action: str, by: str | None, scope: str | None, reason: str = ""
+    batch: Batch[Semel], what: str, by: str | None, scope: str | None, reason: str = ""
 ) -> AbstractContextManager[object]:
     """Around what is decided: two entries of the audit chain."""
     from semel.server.audit.targets import batch_target  # it imports all about the chain
 
     who, target = by or login(), batch_target(batch.id)
-    return recorded(batch.semel, action=action, target=target, who=who, scope=scope or "", reason=reason)
+    detail = {"what": what}
+    return recorded(
+        batch.semel, action="batch", target=target, who=who, scope=scope or "", reason=reason, detail=detail
+    )
 
 
 def _ask(status: BatchStatus, question: str) -> None:

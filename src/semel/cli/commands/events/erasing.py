@@ -38,7 +38,7 @@ def erase(
             _ask()
         # Whom it is about is what is to be gone, so the audit chain does not say it.
         target = f"events {'of a scope' if subject is None else 'about a subject'}"
-        with recorded(semel, action="events erase", target=target, who=by or login(), scope=scope or ""):
+        with recorded(semel, action="erase", target=target, who=by or login(), scope=scope or ""):
             count = outbox.erase(subject=subject, scope=scope, every_stream=stream is None)
     console().print(Text.assemble(("erased", "bold green"), f" {count} rows of events"))
 

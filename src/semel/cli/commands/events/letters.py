@@ -316,7 +316,7 @@ def _look(consumer: str, id_: str) -> Flow[StoredLetter | None]:
     return page.letters[0] if page.letters else None
 
 
-def _entry_of(letter: StoredLetter | None, decision: _Decision) -> dict[str, str]:
+def _entry_of(letter: StoredLetter | None, decision: _Decision) -> dict[str, Any]:
     """What the audit chain says of a decision about a letter, in the words of the server."""
     from semel.server.audit.targets import letter_target
 

@@ -57,7 +57,7 @@ def drop(
 def _change(url: str | None, stream: str, position: int | None, *, discard: bool, who: str, reason: str = "") -> int:
     from semel.server.audit.targets import parked_target  # it imports all about the chain
 
-    action = "events drop" if discard else "events release"
+    action = "discard" if discard else "redrive"
     with open_engine(url) as semel:
         stream = Outbox(semel, stream).stream
         engine: Any = engine_of(semel)
