@@ -343,14 +343,6 @@ def _() -> AbstractContextManager[Any]:
     return swapped(PartPublisher, "_set_aside", set_aside)
 
 
-@mutant("whatever publish raises is taken for the fault of each event", "R5")
-def _() -> AbstractContextManager[Any]:
-    async def search(self: Any, wave: Any, error: Exception) -> Any:
-        return [publishing._cause(answer) for answer in await self._send_apart(wave, error)]
-
-    return swapped(PartPublisher, "_search", search)
-
-
 def _dirty() -> AbstractContextManager[Any]:
     """Rows of transactions that have not ended are seen."""
 
