@@ -13,10 +13,9 @@ from semel.batch.control import PAGE_OF_RESULTS, list_page, read_again, read_sta
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
-from semel.batch.pace import pace_of
 from semel.batch.settings import RunSettings
 from semel.batch.sources import ItemReader, Source, async_lots, sync_lots
-from semel.batch.status import BatchStatus, status_of
+from semel.batch.status import BatchStatus, pace_of, status_of
 from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
 from semel.core.batch.operations import BatchFound

@@ -1,10 +1,17 @@
-"""How far a batch is."""
+"""How far a batch is, and how fast: by what this process has seen of it before, and by its pages where it has not.
+
+Nothing in a store says when an item ended, because nothing else needs that. Two looks at the counts say how many ended
+between them. Whoever looks for the first time is told what the pages say, and nothing where they do not know.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -21,6 +28,13 @@ STATES: Final[tuple[BatchState, ...]] = (
     "cancelled",
     "failed",
 )
+
+_WINDOW_US: Final = 60_000_000
+_SHORTEST_US: Final = 5_000_000
+"""Two looks that are nearer to each other say little."""
+_APART_US: Final = 1_000_000
+_MOST: Final = 1000
+"""Of so many batches looks are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +106,58 @@ def status_of(found: BatchFound, rate: float | None) -> BatchStatus:
         metadata=msgspec.json.decode(batch.metadata),
         notes=tuple(msgspec.json.decode(batch.notes)),
     )
+
+
+class Look(NamedTuple):
+    """How many items of a batch had ended at an instant of its store."""
+
+    now_us: int
+    settled: int
+
+
+class Pace:
+    """What was seen of batches by one engine within the last minute; for any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looks: OrderedDict[int, deque[Look]] = OrderedDict()
+
+    def rate(self, found: BatchFound) -> float | None:
+        """How many items of a batch end in a second; None: none ended, or nobody knows."""
+        batch, counts = found.known, found.counts
+        if batch.started_us is None:
+            return None
+        before = self._note(batch.number, Look(found.now_us, counts.settled))
+        if before is not None:
+            return _per_second(counts.settled - before.settled, found.now_us - before.now_us)
+        since_us = max(found.now_us - batch.started_us, 1)
+        if since_us > _WINDOW_US and counts.recent_done <= counts.recent_open:
+            return None  # pages take longer than a minute, so much of what is done in them is older
+        return _per_second(counts.recent, min(_WINDOW_US, since_us))
+
+    def _note(self, number: int, look: Look) -> Look | None:
+        """Remember a look; answers the earliest one of the last minute, if it is long enough ago."""
+        with self._lock:
+            looks = self._looks.setdefault(number, deque())
+            self._looks.move_to_end(number)
+            if len(self._looks) > _MOST:
+                self._looks.popitem(last=False)
+            if looks and look.settled < looks[-1].settled:
+                looks.clear()  # items were opened to run again
+            while looks and looks[0].now_us < look.now_us - _WINDOW_US:
+                looks.popleft()
+            if not looks or look.now_us >= looks[-1].now_us + _APART_US:
+                looks.append(look)
+            return looks[0] if looks[0].now_us <= look.now_us - _SHORTEST_US else None
+
+
+def _per_second(count: int, microseconds: int) -> float | None:
+    return count / microseconds * 1_000_000 if count else None
+
+
+_PACES: Final[WeakKeyDictionary[Any, Pace]] = WeakKeyDictionary()
+
+
+def pace_of(engine: Any) -> Pace:
+    """What an engine has seen."""
+    return _PACES.setdefault(engine, Pace())
