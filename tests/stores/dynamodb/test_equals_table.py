@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from semel.core.operations import Operation, Query, Scan
+from semel.core.operations import Operation, Query, Scan, SkipRecords
 from semel.stores.memory import Table
 from tests.servers.ministack import Tables
 from tests.stores.dynamodb.kit import Asker
@@ -25,6 +25,8 @@ def test_random_sequences_are_answered_as_by_the_table(asker: Asker, dynamodb: T
         table, sequences = Table(), Sequences(seed)
         for number, (passing, operation) in enumerate(sequences.steps(40)):
             asker.clock.now += int(passing * SECOND)
+            if isinstance(operation, SkipRecords):
+                continue  # refused: no index leads to items by time alone
             expected = table.apply(operation, asker.clock.now)
             assert asker.all([operation]) == [expected], f"seed {seed}, operation {number}: {operation}"
             sequences.learn(expected)

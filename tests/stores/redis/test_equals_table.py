@@ -5,7 +5,7 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from semel.core.operations import Answer, InDoubtAnswer, Operation, Query, Replay, Reused, Scan
+from semel.core.operations import Answer, InDoubtAnswer, Operation, Query, Replay, Reused, Scan, SkipRecords
 from semel.stores.memory import Table
 from tests.servers.redis import Keys
 from tests.stores.redis.kit import Asker
@@ -26,6 +26,8 @@ def test_random_sequences_are_answered_as_by_the_table(asker: Asker, keys: Keys,
         table, sequences = Table(), Sequences(seed)
         for number, (passing, operation) in enumerate(sequences.steps(40)):
             asker.clock.now += int(passing * SECOND)
+            if isinstance(operation, SkipRecords):
+                continue  # refused: keys on Redis have no order
             expected = _as_told(table.apply(operation, asker.clock.now))
             assert asker.all([operation]) == [expected], f"seed {seed}, operation {number}: {operation}"
             sequences.learn(expected)

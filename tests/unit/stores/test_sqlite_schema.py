@@ -183,7 +183,8 @@ def test_a_damaged_database_is_unreadable(path: Path) -> None:
         (Query(tag=("t", "v"), operation="charge"), "semel_term_everywhere"),
         (Query(tag=("t", "v"), scope="acme"), "semel_term_in_scope"),
         (Query(subject="s", reference="ab", scope="acme", status=Status.RUNNING), "semel_term_in_scope"),
-        (Query(reference="ab"), "sqlite_autoindex_semel_record_1"),
+        (Query(reference="abc"), "sqlite_autoindex_semel_record_1"),
+        (Query(reference="ab"), "semel_record_created"),
     ],
 )
 def test_listings_use_an_index(asker: Asker, query: Query, index: str) -> None:

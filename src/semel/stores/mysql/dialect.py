@@ -89,7 +89,7 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
         *("in_doubt_policy", "reconcile_after_us", "error_type", "error_message", "most", "fence"),
         *("subject", "business_key", "process_instance", "requester", "tags"),
     ),
-    "keep_terms": ("digest", "nonce", "term"),
+    "keep_terms": ("digest", "nonce", "term", "status"),
     "keep_letter": ("digest", "nonce", "error_type", "error_message", *_LETTER),
     "put_letter": _LETTER,
     "tally": ("digest", "replays"),
@@ -225,8 +225,9 @@ class MysqlDialect(ServerSweeps):
 
     def _keeping(self, operations: Sequence[Claim | CountFailure], then: Command) -> Command:
         rows = [
-            (operation.key.digest, operation.nonce, number)
+            (operation.key.digest, operation.nonce, number, status.value)
             for operation in operations
+            for status in (Status.RUNNING if isinstance(operation, Claim) else Status.FAILED,)
             for number in term_numbers(operation.about)
         ]
         return self._list("keep_terms", sorted(rows), then) if rows else then

@@ -77,7 +77,7 @@ ON DUPLICATE KEY UPDATE
 INSERT INTO {search_table} (digest, term, created_us, scope)
 SELECT r.digest, e.term, r.created_us, r.scope
 FROM ({input}) AS e STRAIGHT_JOIN {record_table} AS r FORCE INDEX (PRIMARY) ON r.digest = e.digest
-WHERE r.nonce = e.nonce AND r.status IN ('running', 'failed')
+WHERE r.nonce = e.nonce AND r.status = e.status
 ON DUPLICATE KEY UPDATE created_us = r.created_us, scope = r.scope;
 
 -- What was said of a record before it was claimed again, or in the life before, is not said of it any more.
