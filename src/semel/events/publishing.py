@@ -41,7 +41,7 @@ from semel.core.observer import Observer, Signal, Work, is_heard, notify, tracer
 from semel.core.policy import microseconds
 from semel.core.record import Failure
 from semel.engine.clock import Clock
-from semel.errors import TryLater, UsageError
+from semel.errors import RecordUnreadable, TryLater, UsageError
 from semel.events.delivery import trace_of
 from semel.events.disposition import Backoff
 from semel.events.encoding import from_outbox
@@ -455,7 +455,7 @@ class PartPublisher:
         """Have events published; where `publish` raises, none is taken for published."""
         try:
             return await self._send_together(wave)
-        except UsageError:
+        except (UsageError, RecordUnreadable):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the events are tried again
             if isinstance(error, OUTAGES) or len(wave) == 1 or self._clock.monotonic() < self._search_at:
@@ -482,7 +482,7 @@ class PartPublisher:
         for half in (wave[:middle], wave[middle:]):
             try:
                 answers += await self._send_together(half)
-            except UsageError:
+            except (UsageError, RecordUnreadable):
                 raise
             except Exception as other:  # noqa: BLE001 - as above
                 answers += _down(half, other) if isinstance(other, OUTAGES) else await self._send_apart(half, other)
