@@ -125,11 +125,13 @@ def test_a_read_tells_the_earliest_that_now_can_be(coarse: Asker) -> None:
 def test_a_worker_with_a_wrong_clock_takes_nothing_over_and_loses_nothing(url: str, asker: Asker, wrong: int) -> None:
     owner, other = Asker(DynamoStore(url), asker.clock), Asker(DynamoStore(url), asker.clock)
     _set_clock(other, ServiceClock(lambda: span_clock() + wrong))
+    began = span_clock()
     lease: Lease = owner.one(claim(), Granted).lease
     remaining = other.one(claim(number=2), Running).remaining_us
-    assert LEASE - 2 * SECOND < remaining < LEASE + 4 * SECOND
     mine = other.one(claim(KEYS[1], number=3), Granted).lease
-    assert abs(mine.until - lease.until) < 4 * SECOND
+    passed = span_clock() - began  # a busy machine takes its time, and that is no mistake of a clock
+    assert LEASE - 2 * SECOND - passed < remaining < LEASE + 4 * SECOND
+    assert abs(mine.until - lease.until) < 4 * SECOND + passed
     owner.driver.close()
     other.driver.close()
 
