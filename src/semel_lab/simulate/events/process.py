@@ -66,7 +66,7 @@ class Process:
             self.semel,
             self.name,
             max_attempts=MAX_ATTEMPTS,
-            backoff=Backoff(first=0.1, most=0.1),
+            backoff=Backoff(first=0.1, most=0.1, spread=0.0),  # chance belongs to the choices of the schedule
             transaction=self._transaction if world.transaction else None,
             serial_by="subject" if world.serial else None,
             in_doubt=world.in_doubt,

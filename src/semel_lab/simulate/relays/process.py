@@ -79,7 +79,7 @@ class RelayProcess:
             world.in_flight,
             batch=world.batch,
             max_attempts=2,
-            backoff=Backoff(first=0.1, most=0.1),
+            backoff=Backoff(first=0.1, most=0.1, spread=0.0),  # chance belongs to the choices of the schedule
             keep_for=timedelta(0),
         )
         self.relay._spawn = cast("Any", self._spawn)
