@@ -79,7 +79,7 @@ class Paying:
         await transact(settled)
 
         if charge.state == "declined":
-            raise _declined()
+            raise _card_declined()
         async with self._parts.database.reading() as session:
             reservation = await find(session, user_id, reservation_id)
             if reservation.status != Status.CONFIRMED:
@@ -92,7 +92,7 @@ class Paying:
         reservation = await find(session, user_id, reservation_id, lock=True)
         _check_payable(reservation, now)
         if await session.scalar(select(Payment.id).where(Payment.gateway_key == gateway_key)):
-            raise _declined()  # semel has forgotten the key; of all ends of a payment, this one leaves it payable
+            raise _card_declined()  # semel has forgotten the key; of all ends of a payment, this one leaves it payable
         nights = await _locked_nights(session, reservation)
         sold_out = [night.night.isoformat() for night in nights if night.rooms_left < 1]
         if sold_out or len(nights) != (reservation.check_out - reservation.check_in).days:
@@ -149,7 +149,7 @@ async def settle(
     return True
 
 
-def _declined() -> Refused:
+def _card_declined() -> Refused:
     detail = "The card was declined; no money was taken and no room is held. Take another card and a new key."
     return Refused(402, "declined", detail)
 

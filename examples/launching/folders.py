@@ -23,12 +23,12 @@ def _leave(folder: Path) -> None:
 
 
 @contextmanager
-def held_folder(place: Path, prefix: str, *, end: Callable[[Path], None] = _leave) -> Iterator[Path]:
+def locked_folder(place: Path, prefix: str, *, end: Callable[[Path], None] = _leave) -> Iterator[Path]:
     """A new folder at that place, which is gone at the end; `end` is told of each that was left, and it is removed."""
     # Whoever removes folders holds the place while it looks: a folder that is just made and not yet locked is safe.
     with _open(place / f".{prefix}lock") as door:
         fcntl.flock(door, fcntl.LOCK_EX)
-        _remove_left(place, prefix, end)
+        _remove_abandoned(place, prefix, end)
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         held = _hold(folder)
     assert held is not None
@@ -39,7 +39,7 @@ def held_folder(place: Path, prefix: str, *, end: Callable[[Path], None] = _leav
         held.close()
 
 
-def _remove_left(place: Path, prefix: str, end: Callable[[Path], None]) -> None:
+def _remove_abandoned(place: Path, prefix: str, end: Callable[[Path], None]) -> None:
     for folder in place.glob(f"{prefix}*"):
         if held := _hold(folder):
             end(folder)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from examples.launching.folders import held_folder
+from examples.launching.folders import locked_folder
 from examples.launching.launcher import HOST
 
 CHECKOUT: Final = Path(__file__).parents[2]
@@ -176,7 +176,7 @@ def _free_port() -> int:
 async def _serve(databases: Sequence[str], parent: int | None) -> None:
     programs = find_programs()
     ended, loop, commands = asyncio.Event(), asyncio.get_running_loop(), asyncio.Lock()
-    with held_folder(Path(tempfile.gettempdir()), f"semel-postgresql-{os.geteuid()}-", end=end_left) as folder:
+    with locked_folder(Path(tempfile.gettempdir()), f"semel-postgresql-{os.geteuid()}-", end=end_left) as folder:
         if account := _account():
             os.chown(folder, account["user"], account["group"])
         server = PrivateServer(programs, folder, databases)

@@ -53,7 +53,7 @@ async def read_body(request: Request, kind: type[T]) -> T:
         raise Refused(400, "malformed", f"Nothing was done. {error}.") from error
 
 
-def reused(what: str) -> Refused:
+def key_reused(what: str) -> Refused:
     """The key is that of something else, which is kept for longer than semel knows the key."""
     return Refused(422, "key-reused", f"Nothing was done: this key made another {what} before. Take a new key.")
 

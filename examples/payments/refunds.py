@@ -19,7 +19,7 @@ from examples.payments.balance import change_balance
 from examples.payments.money import check_amount, show
 from examples.payments.parts import Parts
 from examples.payments.paying import GatewayDidNotAnswer, find_payment
-from examples.payments.problems import Refused, not_found, reused
+from examples.payments.problems import Refused, key_reused, not_found
 from examples.payments.tables import Payment, PaymentStatus, Refund, RefundStatus
 from semel import AsyncAttempt
 
@@ -82,7 +82,7 @@ async def _register(
     known = await session.scalar(select(Refund).where(Refund.gateway_key == key))
     if known is not None:
         if (known.amount, known.reason) != (order.amount, order.reason):
-            raise reused("refund")
+            raise key_reused("refund")
         return
     left = payment.amount - payment.refunded
     if payment.status != PaymentStatus.SUCCEEDED or order.amount > left:

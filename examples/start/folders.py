@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from examples.launching.folders import held_folder
+from examples.launching.folders import locked_folder
 from examples.launching.launcher import make_folder
 
 PLACE: Final = ".start"
@@ -16,5 +16,5 @@ PLACE: Final = ".start"
 @contextmanager
 def own_folder() -> Iterator[Path]:
     """A new folder below the current one, which is gone at the end."""
-    with held_folder(make_folder(PLACE), "run-") as folder:
+    with locked_folder(make_folder(PLACE), "run-") as folder:
         yield folder

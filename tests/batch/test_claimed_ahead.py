@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from functools import cached_property, partial
 from typing import Any
@@ -19,6 +18,7 @@ from semel.engine.engine import engine_of
 from semel.stores.memory import MemoryStore
 from semel.testing.contract.instrumented_store import InstrumentedStore
 from tests.batch.desk import KINDS, Desk
+from tests.faults.crowd import until
 
 pytestmark = pytest.mark.anyio
 LEASE = 30.0
@@ -46,19 +46,12 @@ class ClockedDesk(Desk):
         """Let more than a lease pass, and let it be renewed on the way."""
         for _ in range(4):
             sent = self.store.count(Renew)
-            wait_until(lambda: self.clock.next_due() is not None)
+            until(lambda: self.clock.next_due() is not None, "a timer")
             self.clock.advance(LEASE / 3)
-            wait_until(partial(self._has_renewed, sent))
+            until(partial(self._has_renewed, sent), "a renewal")
 
     def _has_renewed(self, sent: int) -> bool:
         return self.store.count(Renew) > sent
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    patience = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < patience, "waited for a minute in vain"
-        time.sleep(0.001)
 
 
 @pytest.fixture(params=KINDS)

@@ -15,7 +15,7 @@ import pytest
 
 from examples.launching import postgresql
 from examples.launching.children import Child, DidNotStart
-from examples.launching.folders import held_folder
+from examples.launching.folders import locked_folder
 from examples.launching.postgresql import ServerMissing, find_programs
 from examples.start import stores
 from examples.start.console import make_app
@@ -163,7 +163,7 @@ def test_a_server_that_was_left_by_a_kill_is_ended_and_its_folder_removed(tmp_pa
     data.mkdir(parents=True)
     with child([sys.executable, "-c", "input()", str(data)], stdin=PIPE) as left:
         (data / "postmaster.pid").write_text(f"{left.pid}\n{data}\n")
-        with held_folder(tmp_path, "server-", end=postgresql.end_left) as own:
+        with locked_folder(tmp_path, "server-", end=postgresql.end_left) as own:
             assert left.wait() == -signal.SIGKILL
             assert not data.parent.exists()
             assert own.exists()
@@ -174,7 +174,7 @@ def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(tmp_path: 
     data.mkdir(parents=True)
     with child([sys.executable, "-c", "input()"], stdin=PIPE) as other:
         (data / "postmaster.pid").write_text(f"{other.pid}\n{data}\n")
-        with held_folder(tmp_path, "server-", end=postgresql.end_left):
+        with locked_folder(tmp_path, "server-", end=postgresql.end_left):
             assert other.poll() is None
 
 

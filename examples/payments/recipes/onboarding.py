@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from examples.payments.parts import Parts
-from examples.payments.problems import Refused, read_body, reused
+from examples.payments.problems import Refused, key_reused, read_body
 from examples.payments.tables import Account, Credential
 from semel.http import transaction
 
@@ -49,12 +49,12 @@ async def open_account(
         credential = await session.get(Credential, application.api_key_sha256)
         holder = None if credential is None else credential.account_id
         if (known.name, known.email, holder) != (application.name, application.email, account_id):
-            raise reused("account")
+            raise key_reused("account")
         return opened
     if await session.scalar(select(Account.id).where(Account.email == application.email)):
-        raise _taken("this address has an account. Sign in, or take another one.")
+        raise _email_taken("this address has an account. Sign in, or take another one.")
     if await session.get(Credential, application.api_key_sha256) is not None:
-        raise _taken("this API key opens an account already. Make another one.")
+        raise _email_taken("this API key opens an account already. Make another one.")
     # Closes the race of two who ask at once for one address, or with one API key: the second waits for the first.
     try:
         async with session.begin_nested():
@@ -63,11 +63,11 @@ async def open_account(
             digest = application.api_key_sha256
             session.add(Credential(digest=digest, account_id=account_id, kind="key", created_at=now))
     except IntegrityError:
-        raise _taken("this address or this API key has just got an account. Sign in, or take others.") from None
+        raise _email_taken("this address or this API key has just got an account. Sign in, or take others.") from None
     return opened
 
 
-def _taken(what: str) -> Refused:
+def _email_taken(what: str) -> Refused:
     return Refused(409, "email-taken", f"Nothing was done: {what}")
 
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from examples.payments.money import check_amount, show
 from examples.payments.parts import Parts
 from examples.payments.paying import check_names
-from examples.payments.problems import not_found, read_body, reused
+from examples.payments.problems import key_reused, not_found, read_body
 from examples.payments.tables import Order
 from semel.http import transaction
 
@@ -76,7 +76,7 @@ async def create_order(
 def _check_is_same(known: Order, basket: Basket) -> None:
     kept = (known.customer_id, msgspec.convert(known.lines, list[OrderLine]))
     if kept != (basket.customer_id, basket.lines):
-        raise reused("order")
+        raise key_reused("order")
 
 
 async def handle(parts: Parts, request: Request) -> Response:

@@ -15,7 +15,7 @@ from semel.batch.items import ItemResult
 from semel.batch.loading import Loading
 from semel.batch.settings import RunSettings
 from semel.batch.sources import ItemReader, Source, async_lots, sync_lots
-from semel.batch.status import BatchStatus, pace_of, status_of
+from semel.batch.status import BatchStatus, Pace, status_of
 from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
 from semel.core.batch.operations import BatchFound
@@ -104,14 +104,14 @@ class AsyncActions:
 
     async def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return self._told(await self.perform(read_status(batch)))
+        return self._show(await self.perform(read_status(batch)))
 
     async def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
-        return self._told(await self.perform(flow))
+        return self._show(await self.perform(flow))
 
-    def _told(self, found: BatchFound) -> BatchStatus:
-        return status_of(found, pace_of(self._engine).rate(found))
+    def _show(self, found: BatchFound) -> BatchStatus:
+        return status_of(found, self._engine.companion(Pace).rate(found))
 
     async def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
@@ -212,14 +212,14 @@ class SyncActions:
 
     def status(self, batch: StoredBatch) -> BatchStatus:
         """How far a batch is."""
-        return self._told(self.perform(read_status(batch)))
+        return self._show(self.perform(read_status(batch)))
 
     def change(self, flow: Flow[Any]) -> BatchStatus:
         """Change a batch, and say how far it is."""
-        return self._told(self.perform(flow))
+        return self._show(self.perform(flow))
 
-    def _told(self, found: BatchFound) -> BatchStatus:
-        return status_of(found, pace_of(self._engine).rate(found))
+    def _show(self, found: BatchFound) -> BatchStatus:
+        return status_of(found, self._engine.companion(Pace).rate(found))
 
     def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int

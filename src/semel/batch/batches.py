@@ -366,7 +366,7 @@ class Batches(Generic[S]):
             InProgress: another process has been loading it for an hour.
             UsageError: something cannot be used so, or the batch was cancelled while it was loaded.
         """
-        key = Key.of(_id(id, "nothing was loaded"), operation=operation)
+        key = Key.of(_check_id(id, "nothing was loaded"), operation=operation)
         name = key.value
         given = to_timedelta("keep_for", keep_for, may_be_zero=True, error=UsageError)
         kept = self._engine.kept_for(key.operation, given)
@@ -396,7 +396,7 @@ class Batches(Generic[S]):
         Raises:
             RecordNotFound: there is none.
         """
-        return self._give(self._actions.perform(read_batch(self._scope, _id(id, "nothing was read"))), type)
+        return self._give(self._actions.perform(read_batch(self._scope, _check_id(id, "nothing was read"))), type)
 
     @overload
     def list(self: Batches[AsyncSemel], *, state: BatchState | None = None) -> AsyncIterator[Batch[AsyncSemel]]: ...
@@ -496,7 +496,12 @@ def _actions_of(engine: Any) -> AsyncActions | SyncActions:
     return AsyncActions(engine) if isinstance(engine, AsyncEngine) else SyncActions(engine)
 
 
-def _id(given: object, outcome: str) -> str:
+def _check_id(given: object, outcome: str) -> str:
+    """The id of a batch.
+
+    Raises:
+        KeyInvalid: it is no text.
+    """
     if not isinstance(given, str):
         raise KeyInvalid(f"A batch is named by a text, not by a {type(given).__name__}; {outcome}.")
     return given

@@ -20,7 +20,7 @@ from semel.core.batch.operations import (
     ReopenItems,
     SettleItems,
 )
-from semel.core.batch.rows import follow_doubts, records_of, status_of_record
+from semel.core.batch.rows import follow_doubts_of, records_of, status_of_record
 from semel.core.batch.values import ENDED, BatchPage, ItemStatus, State, StoredBatch, StoredItem
 from semel.core.erasure.port import ErasureTally, SubjectErasure
 from semel.core.erasure.stored import ITEMS, ErasableItems
@@ -35,7 +35,6 @@ PAGE_OF_BATCHES: Final = 100
 _PAGES: Final = 100
 _NOT_OWN: Final = (Status.RUNNING, Status.IN_DOUBT, Status.COMPLETED)
 """A record that says so is not the one of an item that has failed."""
-_RESULT_NOT_KEPT: Final = "semel.errors.ResultNotKept"
 _KEY_REUSED: Final = Failure(
     "semel.errors.KeyReused",
     "the key of this item was used before with other data, such as by an earlier batch of this id; it did not run. "
@@ -95,8 +94,7 @@ def read_status(batch: StoredBatch) -> Flow[BatchFound]:
         RecordNotFound: it is not there any more.
     """
     found = yield from read_again(batch)
-    if found.counts.in_doubt and found.known.state in ENDED:
-        yield from follow_doubts(found.known, "leave")
+    if found.known.state in ENDED and (yield from follow_doubts_of(found, "leave")):
         found = yield from read_again(batch)
     return found
 
@@ -216,7 +214,7 @@ def result_of(item: StoredItem, record: StoredRecord | None, shape: codec.Shape)
         try:
             value = codec.decode(outcome, shape)
         except ResultNotKept as problem:
-            error = Failure(_RESULT_NOT_KEPT, str(problem))
+            error = Failure.of(problem)
         except RecordUnreadable as problem:
             error = Failure(UNREADABLE, str(problem))  # the others are told all the same
     attempts = record.attempts if record is not None else int(item.status != ItemStatus.PENDING)

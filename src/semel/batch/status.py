@@ -11,7 +11,6 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -153,11 +152,3 @@ class Pace:
 
 def _per_second(count: int, microseconds: int) -> float | None:
     return count / microseconds * 1_000_000 if count else None
-
-
-_PACES: Final[WeakKeyDictionary[Any, Pace]] = WeakKeyDictionary()
-
-
-def pace_of(engine: Any) -> Pace:
-    """What an engine has seen."""
-    return _PACES.setdefault(engine, Pace())

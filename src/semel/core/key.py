@@ -89,6 +89,11 @@ class Key(msgspec.Struct, frozen=True):
         return hashlib.sha256(b"semel.derive.1" + self.digest + encode_canonical(step, exact=True)).hexdigest()
 
 
+def is_internal(operation: str) -> bool:
+    """Whether an operation is one of semel's own, which are shown only to those who ask for it."""
+    return operation.startswith("semel:")
+
+
 def make_key(
     *parts: object,
     version: str | int | None = None,

@@ -118,6 +118,9 @@ def _release() -> str:
         return "unknown"
 
 
+C = TypeVar("C")
+
+
 class EngineBase:
     """Settings of an engine, and requests made from them."""
 
@@ -155,6 +158,13 @@ class EngineBase:
         self.secrets = Secrets(fingerprint_secret)
         self.fingerprints = Fingerprints(self.secrets)
         self.shapes = ShapeCache()
+        self._companions: dict[type, object] = {}
+
+    def companion(self, kind: type[C]) -> C:
+        """The one object of a class that goes with this engine, such as what another package has seen of its store."""
+        made = self._companions.get(kind) or self._companions.setdefault(kind, kind())  # of two threads one wins
+        assert isinstance(made, kind)  # noqa: S101 - by its name
+        return made
 
     def observe_with(self, observer: Observer) -> None:
         """Tell this observer what happens from now on."""

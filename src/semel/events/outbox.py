@@ -111,7 +111,7 @@ class Outbox(Generic[S]):
         engine = self._engine
         call = _current_call(engine)
         used = event.type if name is None else name
-        named = _named(event, used, call)
+        named = _with_id(event, used, call)
         if engine.tracer is not None:
             named = _with_trace(named, engine.tracer)
         added = to_outbox(named, self.stream, ordering_key, _scope_text(scope, call))
@@ -120,7 +120,7 @@ class Outbox(Generic[S]):
             joined = engine.store.async_join(within) if isinstance(engine, AsyncEngine) else engine.store.join(within)
         elif not autonomous:
             if call is not None and call.joined:
-                _use(used, call)
+                _note_name(used, call)
                 if not call.events.add(added):
                     raise UsageError(
                         "add() was called after its handler had ended, and what that wrote is written without this "
@@ -135,7 +135,7 @@ class Outbox(Generic[S]):
                     "autonomous=True."
                 )
         if call is not None:
-            _use(used, call)
+            _note_name(used, call)
         return engine.perform_on(joined, _add(added, named))
 
     @overload
@@ -175,7 +175,7 @@ class Outbox(Generic[S]):
         return self._engine.perform_on(None, _erase(asked))
 
 
-def _named(event: Event, used: str, call: AttemptState | None) -> Event:
+def _with_id(event: Event, used: str, call: AttemptState | None) -> Event:
     """The event under the id it is published with.
 
     Raises:
@@ -191,7 +191,7 @@ def _named(event: Event, used: str, call: AttemptState | None) -> Event:
     return event.with_id(call.key.derive(f"event:{used}"))
 
 
-def _use(name: str, call: AttemptState) -> None:
+def _note_name(name: str, call: AttemptState) -> None:
     """Note that an event of this name is added: of two, replays could not tell which one is which.
 
     Raises:

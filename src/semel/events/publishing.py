@@ -347,7 +347,7 @@ class PartPublisher:
                 if outages >= self._settings.max_attempts and not self._is_patient:
                     raise outage
                 await self._wait_for_broker(outages, outage)
-                _let_go(again, refused, self._clock.monotonic())
+                _make_due(again, refused, self._clock.monotonic())
         return done
 
     def _sort_out(
@@ -369,7 +369,7 @@ class PartPublisher:
             self._aside_in_row = 0
         again: list[StoredEvent] = []
         for stored, told in zip(wave, errors, strict=True):
-            error = _cause(told) if _is_known(told, refused.get(stored.position)) else told
+            error = _without_wrapper(told) if _is_known(told, refused.get(stored.position)) else told
             is_apart = outage is None or stored.position in apart
             if error is None:
                 done.positions.append(stored.position)
@@ -402,7 +402,7 @@ class PartPublisher:
         is_aside: bool,
     ) -> bool:
         """Count that an event was not taken for now: it waits, or is set aside."""
-        attempts = _attempts(refused, stored) + 1
+        attempts = _count_attempts(refused, stored) + 1
         self._warn(error, is_first=attempts == 1 and not is_aside)
         is_enough = attempts >= self._settings.max_attempts and (is_apart or self._may_leave_during_outage)
         if is_aside or is_enough:
@@ -416,7 +416,7 @@ class PartPublisher:
         self, refused: dict[int, _Refused], stored: StoredEvent, error: Exception, done: Published
     ) -> bool:
         """Count that an event was refused: it waits, or is parked."""
-        attempts = _attempts(refused, stored) + 1
+        attempts = _count_attempts(refused, stored) + 1
         if attempts >= self._settings.max_attempts:
             self._park(done, stored, error, attempts)
             return False
@@ -459,7 +459,7 @@ class PartPublisher:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the events are tried again
             if isinstance(error, OUTAGES) or len(wave) == 1 or self._clock.monotonic() < self._search_at:
-                return _down(wave, error)
+                return _down_for(wave, error)
             return await self._search(wave, error)
 
     async def _search(self, wave: Sequence[StoredEvent], error: Exception) -> Sequence[Exception | None]:
@@ -470,13 +470,13 @@ class PartPublisher:
         """
         answers = await self._send_apart(wave, error)
         if any(answer is None or not isinstance(answer, PublisherDown) for answer in answers):
-            return [_cause(answer) for answer in answers]
+            return [_without_wrapper(answer) for answer in answers]
         self._search_at = self._clock.monotonic() + _WARN_EVERY
         return answers
 
     async def _send_apart(self, wave: Sequence[StoredEvent], error: Exception) -> list[Exception | None]:
         if len(wave) == 1 or self.is_over:
-            return _down(wave, error)
+            return _down_for(wave, error)
         answers: list[Exception | None] = []
         middle = len(wave) // 2
         for half in (wave[:middle], wave[middle:]):
@@ -485,7 +485,7 @@ class PartPublisher:
             except (UsageError, RecordUnreadable):
                 raise
             except Exception as other:  # noqa: BLE001 - as above
-                answers += _down(half, other) if isinstance(other, OUTAGES) else await self._send_apart(half, other)
+                answers += _down_for(half, other) if isinstance(other, OUTAGES) else await self._send_apart(half, other)
         return answers
 
     async def _send_together(self, wave: Sequence[StoredEvent]) -> Sequence[Exception | None]:
@@ -556,7 +556,7 @@ class PartPublisher:
             if not done.positions:
                 raise
             for one in waiting:
-                self._set_aside(done, one, _attempts(refused, one))
+                self._set_aside(done, one, _count_attempts(refused, one))
             return False
         first.due = self._clock.monotonic()
         return True
@@ -612,20 +612,20 @@ class PartPublisher:
                 await self._purging
 
 
-def _attempts(refused: Mapping[int, _Refused], stored: StoredEvent) -> int:
+def _count_attempts(refused: Mapping[int, _Refused], stored: StoredEvent) -> int:
     """How often an event was not taken so far."""
     found = refused.get(stored.position)
     return 0 if found is None else found.attempts
 
 
-def _let_go(events: Iterable[StoredEvent], refused: Mapping[int, _Refused], now: float) -> None:
+def _make_due(events: Iterable[StoredEvent], refused: Mapping[int, _Refused], now: float) -> None:
     """Those that waited for the broker together are due together."""
     for stored in events:
         if stored.position in refused:
             refused[stored.position].due = now
 
 
-def _down(wave: Sequence[StoredEvent], error: Exception) -> list[Exception | None]:
+def _down_for(wave: Sequence[StoredEvent], error: Exception) -> list[Exception | None]:
     """The answer for events that `publish` has raised for."""
     down = PublisherDown(f"publish() raised {type(error).__qualname__}; none of its events is taken for published.")
     down.__cause__ = error
@@ -642,7 +642,7 @@ def _is_known(answer: Exception | None, refused: _Refused | None) -> bool:
     return refused is not None and isinstance(answer, PublisherDown) and type(answer.__cause__) is refused.refused_with
 
 
-def _cause(answer: Exception | None) -> Exception | None:
+def _without_wrapper(answer: Exception | None) -> Exception | None:
     """What `publish` raised for one event, where that may be about the event."""
     if isinstance(answer, PublisherDown) and isinstance(answer.__cause__, Exception) and not _is_down(answer):
         return answer.__cause__

@@ -24,6 +24,7 @@ from semel.core.batch.values import StoredBatch
 from semel.core.events.letters import LetterQuery, ScanLetters, StoredLetter
 from semel.core.events.outbox import MeasureLag, ParkedEvent, ScanParked
 from semel.core.flow import Flow, ask
+from semel.core.key import is_internal
 from semel.core.operations import Query, Read, ReadHistory, Scan
 from semel.core.policy import Doubt
 from semel.core.record import (
@@ -39,9 +40,9 @@ from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
 from semel.server.actions import Actions
-from semel.server.actions.batches import is_internal
+from semel.server.actions.checks import BULK
 from semel.server.audit.targets import batch_target, bulk_target
-from semel.server.bulk import OPERATION, is_everywhere
+from semel.server.bulk import is_everywhere
 from semel.server.engines import perform
 
 MOST: Final = 10_000
@@ -289,13 +290,13 @@ class AttentionFinder:
         groups = _Groups[str, StoredBatch](MOST_ON_A_PAGE)
         async for batch in _oldest_first([self._paused_batches(scope) for scope in scopes], groups):
             if not is_internal(batch.operation) or (
-                batch.operation == OPERATION and (None in scopes or not is_everywhere(batch))
+                batch.operation == BULK and (None in scopes or not is_everywhere(batch))
             ):
                 groups.add(batch.operation, batch, batch.updated_us)
         cut += ["paused_batch"] * groups.is_cut
         return [
             Need(
-                kind="paused_bulk" if operation == OPERATION else "paused_batch",
+                kind="paused_bulk" if operation == BULK else "paused_batch",
                 operation=operation,
                 policy=None,
                 number=group.number,
@@ -306,7 +307,7 @@ class AttentionFinder:
                 why=group.oldest.reason or "somebody paused it",
                 holder=None,
                 suggestion="Look at its failed items; resume it, or cancel it."
-                if operation != OPERATION
+                if operation != BULK
                 else "Look at what it does and what was refused; resume it, or cancel it.",
             )
             for operation, group in groups.found.items()

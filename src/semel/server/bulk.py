@@ -49,7 +49,6 @@ from semel.server.actions.records import MOST as PAGE
 from semel.server.audit.targets import bulk_target
 from semel.server.refusals import Invalid, NotFound, NotPossible, Refused, Unavailable
 
-OPERATION: Final = BULK
 MOST_ITEMS: Final = 100_000
 LONGEST_VALUE: Final = 2000
 """Characters of the value that `resolve` states, as JSON: every item keeps it."""
@@ -261,7 +260,7 @@ class BulkActions:
             batch = await Batches(self._actions.semel, scope or SHARED).start(
                 id_,
                 _bounded(items),
-                operation=OPERATION,
+                operation=BULK,
                 item_id="target",
                 metadata=msgspec.to_builtins(metadata),
                 keep_for=KEEP_FOR,
@@ -591,7 +590,7 @@ class BulkActions:
             batch: Batch[AsyncSemel] = await Batches(self._actions.semel, scope or SHARED).get(id_)
         except RecordNotFound:
             return None
-        if batch.operation != OPERATION:
+        if batch.operation != BULK:
             return None
         status = await batch.status()
         return BulkProgress(id_, scope, msgspec.convert(status.metadata, BulkMetadata), status)
@@ -600,7 +599,7 @@ class BulkActions:
         self, scope: str | None, state: Any, after: int = 0, *, newest_first: bool = False
     ) -> AsyncIterator[StoredBatch]:
         while True:
-            asked = list_page(scope, state, after, newest_first=newest_first, operation=OPERATION)
+            asked = list_page(scope, state, after, newest_first=newest_first, operation=BULK)
             page: tuple[StoredBatch, ...] = await self._actions.perform(asked)
             for batch in page:
                 yield batch

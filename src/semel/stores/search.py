@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from semel.core.claim_rules import is_stuck
+from semel.core.key import is_internal
 from semel.core.operations import Counts, Query, SkippedTo, SkipRecords
 from semel.core.record import About, Count, Status, StoredRecord, Term
 from semel.stores.rows import storable
@@ -84,11 +85,6 @@ def matches(record: StoredRecord, query: Query, now: int) -> bool:
         (query.without_operation, lambda: record.key.operation != query.without_operation),
     )
     return all(wanted is None or holds() for wanted, holds in tests)
-
-
-def is_internal(operation: str) -> bool:
-    """Whether an operation is one of semel's own, which are shown only to those who ask for it."""
-    return operation.startswith("semel:")
 
 
 def count_records(records: Iterable[StoredRecord]) -> Counts:

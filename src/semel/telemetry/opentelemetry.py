@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
+from semel.core.key import is_internal
 from semel.core.observer import Signal, Tracer, Work
 from semel.errors import UsageError
 from semel.extras import requires
@@ -32,7 +33,6 @@ with requires("semel.telemetry.opentelemetry", "opentelemetry"):
 MAX_REMEMBERED: Final = 10_000
 """Of how many records the span of the first run is remembered in this process."""
 _MAX_LINKS: Final = 128
-_OWN: Final = "semel:"
 _EVENT: Final = "event:"
 _ERRORS: Final = frozenset({"failed", "in_doubt", "lease_lost", "store_down", "reused"})
 _NAMES: Final = {"ran": "semel.run", "replayed": "semel.replay"}
@@ -74,7 +74,7 @@ class OpenTelemetryObserver:
     def observe(self, signal: Signal, /) -> None:
         """End the span of what `signal` tells of, or make one."""
         if signal.kind in CALLS:
-            if not signal.operation.startswith(_OWN):
+            if not is_internal(signal.operation):
                 self._end_call(signal)
         elif signal.kind == "consumed" and isinstance(signal.trace, Span):
             _end_delivery(signal.trace, signal)

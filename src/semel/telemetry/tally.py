@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from semel.core.key import is_internal
 from semel.core.observer import Signal
 from semel.telemetry.labels import OperationLabels
 
@@ -43,7 +44,6 @@ TIMED: Final = frozenset({"ran", "replayed"})
 NOTICES: Final = frozenset({"lapsed", "stalled", "not_kept", "unprotected"})
 """What is worth a look and ends no call: outcomes of `semel_notices_total`."""
 _PUBLISHING: Final = {"published": "published", "parked": "parked", "publishing_failed": "failed"}
-_OWN: Final = "semel:"
 _FOLD_AT: Final = 512
 _Call = tuple[str, str, float, float | None]
 """The end of a call: its operation and kind, how long it took, and its handler."""
@@ -169,7 +169,7 @@ class Tally:
             if handler_seconds is not None:
                 group[1].append(handler_seconds)
         for (operation, kind), (seconds_of_calls, seconds_of_handlers) in groups.items():
-            if not operation.startswith(_OWN):
+            if not is_internal(operation):
                 self._add_calls((self._labels.label(operation), kind), seconds_of_calls, seconds_of_handlers)
 
     def _add_calls(self, place: tuple[str, str], of_calls: list[float], of_handlers: list[float]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,18 +13,8 @@ from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
 from semel.events import Backoff, Consumer, Disposition, Event
-from semel.stores.memory import MemoryStore
-from semel.testing import Crash, VirtualClock
+from semel.testing import Crash
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
-
-
-@pytest.fixture(params=["sync", "async"])
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    clock = VirtualClock()
-    with asyncio.Runner() as runner:
-        made = Desk(request.param == "async", clock, MemoryStore(clock=clock.store_clock), runner)
-        yield made
-        made.wait(made.semel.close())
 
 
 def test_an_event_that_arrives_five_times_runs_once(desk: Desk) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,8 +13,6 @@ import msgspec
 import pytest
 
 from semel.events import Event
-from semel.stores.memory import MemoryStore
-from semel.testing import VirtualClock
 from tests.events.desk import Desk, an_event
 
 AT = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
@@ -60,15 +56,6 @@ OBJECTS: list[Any] = [
     True,
     bytearray(b"x"),
 ]
-
-
-@pytest.fixture(params=["sync", "async"])
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    clock = VirtualClock()
-    with asyncio.Runner() as runner:
-        made = Desk(request.param == "async", clock, MemoryStore(clock=clock.store_clock), runner)
-        yield made
-        made.close()
 
 
 @pytest.mark.parametrize("data", OBJECTS, ids=str)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,21 +12,10 @@ import pytest
 
 from semel.errors import EventInvalid, KeyInvalid, KeyMissing
 from semel.events import Consumer, Disposition, Event
-from semel.stores.memory import MemoryStore
-from semel.testing import VirtualClock
 from tests.events.desk import Declined, Desk, an_event, fail
 
 JSON = {"ce-id": "e-1", "ce-source": "/s", "ce-type": "asset.registered", "content-type": "application/json"}
 YEAR = timedelta(days=365)
-
-
-@pytest.fixture(params=["sync", "async"])
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    clock = VirtualClock()
-    with asyncio.Runner() as runner:
-        made = Desk(request.param == "async", clock, MemoryStore(clock=clock.store_clock), runner)
-        yield made
-        made.close()
 
 
 def nothing() -> None:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from semel.core.batch.operations import FindPages, ItemEnd, ReadBatch, ReadItems, ReadRecords, ReopenItems, SettleItems
+from semel.core.batch.operations import (
+    BatchFound,
+    FindPages,
+    ItemEnd,
+    ReadBatch,
+    ReadItems,
+    ReadRecords,
+    ReopenItems,
+    SettleItems,
+)
 from semel.core.batch.values import SKIPPED, BatchPage, ItemStatus, StoredBatch, StoredItem, item_key
 from semel.core.flow import Flow, ask
 from semel.core.record import Status, StoredRecord
@@ -38,24 +47,30 @@ def records_of(batch: StoredBatch, items: Sequence[StoredItem]) -> Flow[tuple[St
 
 
 def follow_doubts(batch: StoredBatch, undone: Undone) -> Flow[None]:
-    """Note in the rows of doubtful items what was decided about them since.
+    """Read a batch, and note in the rows of its doubtful items what was decided about them since."""
+    found = yield from ask(ReadBatch(batch.scope, batch.id))
+    if found.batch is not None and found.batch.number == batch.number:
+        yield from follow_doubts_of(found, undone)
+
+
+def follow_doubts_of(found: BatchFound, undone: Undone) -> Flow[bool]:
+    """The same for a batch that has just been read; answers whether anything was noted.
 
     Where what did not happen is left, only the first pages are looked at: those who ask often pay for it.
     """
-    found = yield from ask(ReadBatch(batch.scope, batch.id))
-    if found.batch is None or found.batch.number != batch.number or not found.counts.in_doubt:
-        return
-    after = -1
+    if not found.counts.in_doubt:
+        return False
+    after, is_any_noted = -1, False
     while True:
-        pages = (yield from ask(FindPages(batch.number, "in_doubt", after, _PAGES))).pages
+        pages = (yield from ask(FindPages(found.known.number, "in_doubt", after, _PAGES))).pages
         for page in pages:
-            yield from _follow_page(found.batch, page, undone)
+            is_any_noted |= yield from _follow_page(found.known, page, undone)
         if len(pages) < _PAGES or undone == "leave":
-            return
+            return is_any_noted
         after = pages[-1].page
 
 
-def _follow_page(batch: StoredBatch, page: BatchPage, undone: Undone) -> Flow[None]:
+def _follow_page(batch: StoredBatch, page: BatchPage, undone: Undone) -> Flow[bool]:
     first = page.page * batch.page
     doubtful = ReadItems(batch.number, first, first + batch.page, int(ItemStatus.IN_DOUBT), only_ends=True)
     items = (yield from ask(doubtful)).items
@@ -73,3 +88,4 @@ def _follow_page(batch: StoredBatch, page: BatchPage, undone: Undone) -> Flow[No
         yield from ask(SettleItems(batch.number, page.page, tuple(ends)))
     if opened:
         yield from ask(ReopenItems(batch.number, page.page, tuple(opened), int(ItemStatus.IN_DOUBT)))
+    return bool(ends or opened)

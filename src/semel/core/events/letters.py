@@ -140,13 +140,13 @@ class LetterPage(msgspec.Struct, frozen=True):
     cursor: tuple[int, bytes] | None
 
 
-def letter_id(consumer: str, record: bytes | None, *told: bytes) -> bytes:
-    """What names a letter; `told` is all that tells its event from another one under the same id.
+def letter_id(consumer: str, record: bytes | None, *content: bytes) -> bytes:
+    """What names a letter; `content` is all that tells its event from another one under the same id.
 
     Each part enters with its length, so that no two letters share a name.
     """
     digest = hashlib.sha256(b"semel.letter\x00")
-    for part in (consumer.encode(), record or b"", *told):
+    for part in (consumer.encode(), record or b"", *content):
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.digest()

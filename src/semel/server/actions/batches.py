@@ -16,7 +16,7 @@ from semel.batch.control import list_page
 from semel.batch.items import ItemResult
 from semel.batch.status import STATES, BatchState, BatchStatus
 from semel.core.batch.values import StoredBatch
-from semel.core.key import SHARED
+from semel.core.key import SHARED, is_internal
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound
@@ -31,8 +31,6 @@ PAGE: Final = 100
 _ENTRIES: Final = 50
 """How many entries about a batch are looked through for the one that paused it: retries leave entries too."""
 _STATE_CHANGES: Final = frozenset({"pause", "resume", "cancel"})
-_INTERNAL: Final = "semel:"
-"""How the operations of semel's own begin; bulk actions are looked at and steered by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +189,3 @@ class BatchActions(ActionsBase):
 
     async def _status(self, stored: StoredBatch) -> BatchStatus:
         return await self.told(Batch(self.semel, stored).status())
-
-
-def is_internal(operation: str) -> bool:
-    """Whether an operation is one of semel's own."""
-    return operation.startswith(_INTERNAL)

@@ -473,12 +473,16 @@ def _walk(query: Query, cursor: tuple[int, bytes] | None, *, is_led: bool) -> Qu
     if cursor is None:
         return kept
     if query.newest_first:
-        return replace(kept, before_us=min(cursor[0] + 1, _or(query.before_us, cursor[0] + 1)))
-    return replace(kept, after_us=max(cursor[0], _or(query.after_us, cursor[0])))
+        return replace(kept, before_us=_earlier(cursor[0] + 1, query.before_us))
+    return replace(kept, after_us=_later(cursor[0], query.after_us))
 
 
-def _or(given: int | None, otherwise: int) -> int:
-    return otherwise if given is None else given
+def _earlier(instant: int, limit: int | None) -> int:
+    return instant if limit is None else min(instant, limit)
+
+
+def _later(instant: int, limit: int | None) -> int:
+    return instant if limit is None else max(instant, limit)
 
 
 def _up_to(query: Query, edge: int | None) -> Query:
@@ -486,8 +490,8 @@ def _up_to(query: Query, edge: int | None) -> Query:
     if edge is None:
         return query
     if query.newest_first:
-        return replace(query, after_us=max(edge, _or(query.after_us, edge)))
-    return replace(query, before_us=min(edge + 1, _or(query.before_us, edge + 1)))
+        return replace(query, after_us=_later(edge, query.after_us))
+    return replace(query, before_us=_earlier(edge + 1, query.before_us))
 
 
 def is_bulk_item(record: StoredRecord | Record) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from semel.core.key import is_internal
 from semel.core.record import Happened
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
@@ -63,7 +64,7 @@ async def call_operations(call: Call) -> views.OperationList:
     call.actions.demand(call.user, Permission.LIST)
     known = engine_of(call.actions.semel).known
     listed = [views.OperationView(name, one.policy.reconcile is not None) for name, one in sorted(known.items())]
-    shown = [one for one in listed if not one.operation.startswith("semel:")]
+    shown = [one for one in listed if not is_internal(one.operation)]
     return views.OperationList.of(shown, await find_operations_without_hook(call.actions, call.user), _NO_HOOKS)
 
 
