@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,13 +18,13 @@ import pytest
 
 from semel import Semel
 from semel.batch import Batches
-from tests.batch.worker import committing, connect
+from tests.batch.worker import PAGE, committing, connect
 from tests.effort import FULL
 from tests.processes import child, run_bounded
 from tests.servers.records import emptied
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600 if FULL else 300)]
-ITEMS = 10_000 if FULL else 120
+ITEMS = 10_000 if FULL else 240
 KILLS = 50 if FULL else 3
 SERVER_KILLS = 20 if FULL else 2
 TABLE = "CREATE TABLE IF NOT EXISTS batch_effect (item varchar(40) NOT NULL)"
@@ -53,36 +54,52 @@ def command(url: str, commit: str, where: str, at: int) -> list[str]:
     return [sys.executable, "-m", "tests.batch.worker", url, commit, where, str(at)]
 
 
+def lives(chance: random.Random, commit: str) -> list[str]:
+    """Where each of the workers dies that are killed: at random items all over the batch.
+
+    Together they live for fewer items than there are, so that each of them reaches its own. What a life says is not all
+    that its worker does: its other threads commit, too, before it is gone.
+    """
+    beside = 4 * (PAGE if commit == "page" else 1)
+    deaths = sorted(chance.sample(range(1, ITEMS - KILLS * beside), KILLS))
+    lengths = [end - begin for begin, end in zip([0, *deaths], deaths, strict=False)]
+    chance.shuffle(lengths)
+    told = []
+    for length in lengths:
+        where = chance.choice(["before", "after", "committed"])
+        is_pages = commit == "page" and where == "committed"
+        told.append(f"{where}:{max(1, length // PAGE) if is_pages else length}")
+    return told
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("commit", ["item", "page"])
 @pytest.mark.parametrize("workers", [1, 2, 8] if FULL else [2])
 def test_every_effect_is_there_once_whoever_dies_where(
     place: tuple[str, Callable[[str], list[Any]]], commit: str, workers: int
 ) -> None:
+    """Of so many workers each that dies is followed by another one; the last one ends what is left."""
     url, look = place
     chance = random.Random(f"{commit}{workers}")
     with Semel(url) as semel:
         batch = Batches(semel).start("kill", ({"id": f"i{n}"} for n in range(ITEMS)), operation="pay", item_id="id")
-        kills = 0
-        while kills < KILLS and batch.status().state != "completed":
-            with ExitStack() as stack:
-                running = []
-                for _ in range(workers):
-                    where = chance.choice(["before", "after", "committed"])
-                    few = commit == "page" and where == "committed"  # a page is many items
-                    at = chance.randrange(1, 3 if few else ITEMS // (KILLS * workers) + 2)
-                    dying = command(url, commit, where, at)
-                    running.append(stack.enter_context(child(dying, stdout=subprocess.DEVNULL)))
-                kills += [process.wait(200) for process in running].count(-signal.SIGKILL)
-        assert kills, "nobody died"
+        crew = [sys.executable, "-m", "tests.batch.crew", url, commit, str(workers), *lives(chance, commit)]
+        began = time.monotonic()
+        ended = run_bounded(crew, 3000 if FULL else 200)
+        assert ended.stdout.split() == [str(-signal.SIGKILL)] * KILLS, ended.stderr
+        left = batch.status().remaining
+        assert left, "the last worker died before the end"
         done = run_bounded(command(url, commit, "never", 0), 250 if not FULL else 3000)
         assert done.returncode == 0, done.stderr
+        seconds = time.monotonic() - began
         status = batch.status()
         assert (status.state, status.completed, status.failed) == ("completed", ITEMS, 0)
         assert [result.value for result in batch.results(type=str)] == [f"i{n}" for n in range(ITEMS)]
     assert look(TWICE) == []
     assert look(COUNT)[0][0] == ITEMS
-    print(f"{kills} kills, {ITEMS} items, {workers} workers, commit={commit}")
+    print(
+        f"{KILLS} kills, {ITEMS} items, {left} after the last kill, {workers} workers, commit={commit}: {seconds:.0f} s"
+    )
 
 
 def look_at(url: str, sql: str) -> Any:
@@ -115,7 +132,7 @@ def test_every_effect_is_there_once_and_no_item_has_failed_when_the_server_dies(
                 process.stdin.write("\n")
                 process.stdin.flush()
             for _ in range(SERVER_KILLS):
-                for _ in range(ITEMS // (10 if commit == "page" else 1) // (SERVER_KILLS + 1)):
+                for _ in range(ITEMS // (PAGE if commit == "page" else 1) // (SERVER_KILLS + 1)):
                     assert line_by_line.readline(), "the workers ended before the server was killed"
                 server.kill()
                 server.start()

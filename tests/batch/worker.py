@@ -1,8 +1,8 @@
 """A process that works on a batch and may kill itself: `python -m tests.batch.worker URL COMMIT WHERE AT`.
 
 Each item writes a row in the transaction of its record. WHERE is `before` or `after` that row, or `committed`; AT is
-the item of this process at which it dies, 0 for never. With the WHERE `gate` it says that it is ready, waits for a
-line and never dies.
+the item of this process at which it dies, or with `committed` the transaction, 0 for never. With the WHERE `gate` it
+says that it is ready, waits for a line and never dies.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from semel import Semel
 from semel.batch import Batches, Item
 from tests.within.servers.callers import mysql_address
 
+PAGE = 10
 INSERT = "INSERT INTO batch_effect (item) VALUES ('{}')"
 
 
@@ -65,16 +66,34 @@ class Fate:
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(url: str, commit: Any, where: str, at: str) -> None:
-    fate = Fate(where, int(at))
+class Connections:
+    """Begins transactions, on one connection of each thread, as a pool would; after an error it takes another one."""
+
+    def __init__(self, url: str, fate: Fate) -> None:
+        self._url = url
+        self._fate = fate
+        self._kept = threading.local()
 
     @contextmanager
-    def transaction() -> Iterator[Any]:
-        with closing(connect(url)) as connection:
+    def transaction(self) -> Iterator[Any]:
+        """Begin one, and commit it."""
+        connection = getattr(self._kept, "connection", None) or connect(self._url)
+        self._kept.connection = None
+        try:
             with committing(connection):
                 yield connection
-            fate.meet("committed")
-            print(".", flush=True)  # for whoever waits for commits
+        except BaseException:
+            connection.close()
+            raise
+        self._kept.connection = connection
+        self._fate.meet("committed")
+        print(".", flush=True)  # for whoever waits for commits
+
+
+def main(url: str, commit: Any, where: str, at: str) -> None:
+    """Work on the batch, to its end or to that of this process."""
+    fate = Fate(where, int(at))
+    transaction = Connections(url, fate).transaction
 
     def pay(item: Item, session: Any) -> str:
         fate.meet("before")
@@ -89,7 +108,7 @@ def main(url: str, commit: Any, where: str, at: str) -> None:
             print("ready", flush=True)
             sys.stdin.readline()
         status = batch.run(
-            pay, transaction=transaction, commit=commit, concurrency=4, page=10, lease_for=timedelta(seconds=1)
+            pay, transaction=transaction, commit=commit, concurrency=4, page=PAGE, lease_for=timedelta(seconds=1)
         )
         print(status.state, status.completed)
 
