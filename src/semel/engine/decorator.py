@@ -39,7 +39,7 @@ def wrong_kind_error(function: Any, *, wanted: str) -> UsageError:
     """The error for a function of the other colour."""
     other = "AsyncSemel" if wanted == "def" else "Semel"
     return UsageError(
-        f"{getattr(function, '__qualname__', function)} must be written with {wanted!r} to be used here; nothing ran. "
+        f"{name_of(function)} must be written with {wanted!r} to be used here; nothing ran. "
         f"Use {other} for the other colour."
     )
 
@@ -48,7 +48,7 @@ def gave_wrong_kind_error(function: Any, value: Any, *, wanted: str) -> UsageErr
     """The error for a function whose colour shows only in what it gives; by then it was called."""
     other = "AsyncSemel" if wanted == "def" else "Semel"
     return UsageError(
-        f"{getattr(function, '__qualname__', function)} was called and gave a {type(value).__name__}; what it did "
+        f"{name_of(function)} was called and gave a {type(value).__name__}; what it did "
         f"until then stands, and nothing more of it ran. Write it with {wanted!r}, or use {other} for the other colour."
     )
 
@@ -146,11 +146,9 @@ def _refuse_generator(function: Any) -> None:
         UsageError: `function` is a generator function of either kind.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        message = (
-            f"{getattr(function, '__qualname__', function)} is a generator, which has no one result to replay; nothing "
-            f"ran. Return a list instead."
+        raise UsageError(
+            f"{name_of(function)} is a generator, which has no one result to replay; nothing ran. Return a list instead."
         )
-        raise UsageError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,9 @@ class HandlerWithAttempt:
 
 
 def name_of(function: Any) -> str:
-    """How a function is called in a message."""
+    """How a function is called in a message, without the arguments that it is bound to: they may be secrets."""
+    while isinstance(function, functools.partial):
+        function = function.func
     return str(getattr(function, "__qualname__", function))
 
 

@@ -84,6 +84,19 @@ def test_a_colour_that_shows_only_in_the_result_is_not_said_to_have_done_nothing
         asyncio.run(AsyncSemel(MemoryStore()).run("k", lambda: charge("o-1"), operation="charge", fingerprint=None))  # type: ignore[arg-type,return-value]
 
 
+def test_a_colour_that_shows_only_in_the_result_is_told_without_the_arguments() -> None:
+    def pay(order: str, card: str) -> Any:
+        return acharge(f"{order} {card}")
+
+    semel = Semel(MemoryStore())
+    with pytest.raises(UsageError, match=r"pay was called and gave a coroutine") as error:
+        semel.once(key="order", operation="pay")(pay)("o-1", "4111")
+    assert "4111" not in error.value.message
+    record = semel.read("o-1", operation="pay")
+    assert record is not None and record.error is not None
+    assert "4111" not in record.error.message
+
+
 def test_a_partial_of_the_wrong_colour_is_refused() -> None:
     with pytest.raises(UsageError):
         once("sync", operation="charge")(functools.partial(acharge, amount=2))
