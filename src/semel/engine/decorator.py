@@ -147,7 +147,8 @@ def _refuse_generator(function: Any) -> None:
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise UsageError(
-            f"{name_of(function)} is a generator, which has no one result to replay; nothing ran. Return a list instead."
+            f"{name_of(function)} is a generator, which has no one result to replay; nothing ran. Return a list "
+            f"instead."
         )
 
 

@@ -93,7 +93,8 @@ def test_a_colour_that_shows_only_in_the_result_is_told_without_the_arguments() 
         semel.once(key="order", operation="pay")(pay)("o-1", "4111")
     assert "4111" not in error.value.message
     record = semel.read("o-1", operation="pay")
-    assert record is not None and record.error is not None
+    assert record is not None
+    assert record.error is not None
     assert "4111" not in record.error.message
 
 
