@@ -23,8 +23,9 @@ function make(kind, text = "", className = "") {
 
 function duration(seconds) {
   if (seconds < 1) return "less than a second";
-  const parts = [[Math.floor(seconds / 3600), "h"], [Math.floor(seconds / 60) % 60, "min"], [Math.round(seconds) % 60, "s"]];
-  return parts.filter(([count]) => count).slice(0, 2).map(([count, unit]) => `${count} ${unit}`).join(" ") || "1 s";
+  const whole = Math.round(seconds); // first of all: 59.7 seconds are a minute, and not none and no second
+  const parts = [[Math.floor(whole / 3600), "h"], [Math.floor(whole / 60) % 60, "min"], [whole % 60, "s"]];
+  return parts.filter(([count]) => count).slice(0, 2).map(([count, unit]) => `${count} ${unit}`).join(" ");
 }
 
 function showPace(status) {

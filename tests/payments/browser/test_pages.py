@@ -1,7 +1,9 @@
 """The pages, in a real browser: a file is sent and followed, steered and corrected."""
 
+import re
+
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.payments.browser.office import Office
 from tests.payments.till import as_csv, rows
@@ -42,6 +44,26 @@ def test_progress_is_live_and_a_bulk_can_be_paused_and_resumed(office: Office) -
     office.sees("completed")
     office.counts(completed=30, remaining=0)
     assert sorted(office.charges().values()) == [1] * 30
+
+
+def test_the_time_that_is_left_is_told_in_whole_units(office: Office) -> None:
+    def answer(route: Route) -> None:
+        told = route.fetch().json()
+        route.fulfill(json=told | {"state": "running", "remaining": 5, "rate": 1.0, "eta_seconds": left[-1]})
+
+    left = [59.7]
+    office.page.route(
+        re.compile(r"/bulk/[^/?]+$"), lambda route: answer(route) if is_asked(route) else route.continue_()
+    )
+    office.follow(as_csv(rows(1)))
+    for seconds, told in ((59.7, "1 min left"), (3599.8, "1 h left"), (119.6, "2 min left")):
+        left.append(seconds)
+        expect(office.page.locator("#eta")).to_have_text(told)
+
+
+def is_asked(route: Route) -> bool:
+    """Whether a page asks how far it is, and is not loaded itself."""
+    return route.request.resource_type == "fetch"
 
 
 def test_a_bulk_can_be_cancelled(office: Office) -> None:
