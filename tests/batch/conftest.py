@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.batch.desk import KINDS, Desk
+from tests.batch.desk import KINDS, ClockedDesk, Desk
 
 
 @pytest.fixture
@@ -17,5 +17,12 @@ def anyio_backend() -> str:
 @pytest.fixture(params=KINDS)
 async def desk(request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     made = Desk(request.param)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=KINDS)
+async def clocked(request: pytest.FixtureRequest) -> AsyncIterator[ClockedDesk]:
+    made = ClockedDesk(request.param)
     yield made
     await made.close()

@@ -8,14 +8,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any
 
 from semel import AsyncSemel, Semel
 from semel.batch import Batch, Batches, BatchStatus, Item, ItemResult
+from semel.core.batch.operations import ClaimItems
+from semel.core.operations import Renew
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
+from semel.testing.contract.instrumented_store import InstrumentedStore
+from tests.faults.crowd import until
 
 KINDS = ("sync", "async")
+LEASE = 30.0
+"""Seconds of a lease, where nothing else is said."""
 
 
 class Desk:
@@ -94,3 +101,33 @@ class Desk:
         """Close every engine."""
         for engine in self._engines:
             await self.do(engine.close)
+
+
+class ClockedDesk(Desk):
+    """A desk whose engines live by the clock of the store, which is moved by hand."""
+
+    @cached_property
+    def store(self) -> InstrumentedStore:
+        """Where its engines keep records."""
+        return InstrumentedStore(MemoryStore(clock=self.clock.store_clock))
+
+    def engine(self) -> Any:
+        made: Any = (Semel if self.kind == "sync" else AsyncSemel)(self.store, clock=self.clock)
+        self._engines.append(made)
+        return made
+
+    def claimed(self) -> list[int]:
+        """How many items were claimed together, each time."""
+        first = [operations[0] for operations in self.store.lists(ClaimItems)]
+        return [len(claiming.claims) for claiming in first if isinstance(claiming, ClaimItems)]
+
+    def outlast_a_lease(self) -> None:
+        """Let more than a lease pass, and let it be renewed on the way."""
+        for _ in range(4):
+            sent = self.store.count(Renew)
+            until(lambda: self.clock.next_due() is not None, "a timer")
+            self.clock.advance(LEASE / 3)
+            until(partial(self._has_renewed, sent), "a renewal")
+
+    def _has_renewed(self, sent: int) -> bool:
+        return self.store.count(Renew) > sent

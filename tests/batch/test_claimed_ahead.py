@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from functools import cached_property, partial
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,52 +12,12 @@ from semel import AsyncSemel, Limits, Semel
 from semel.batch import Item
 from semel.batch.batches import stoppable
 from semel.core.batch.operations import ClaimItems
-from semel.core.operations import Renew
 from semel.engine.engine import engine_of
 from semel.stores.memory import MemoryStore
 from semel.testing.contract.instrumented_store import InstrumentedStore
-from tests.batch.desk import KINDS, Desk
-from tests.faults.crowd import until
+from tests.batch.desk import ClockedDesk, Desk
 
 pytestmark = pytest.mark.anyio
-LEASE = 30.0
-
-
-class ClockedDesk(Desk):
-    """A desk whose engines live by the clock of the store, which is moved by hand."""
-
-    @cached_property
-    def store(self) -> InstrumentedStore:
-        """Where its engines keep records."""
-        return InstrumentedStore(MemoryStore(clock=self.clock.store_clock))
-
-    def engine(self) -> Any:
-        made: Any = (Semel if self.kind == "sync" else AsyncSemel)(self.store, clock=self.clock)
-        self._engines.append(made)
-        return made
-
-    def claimed(self) -> list[int]:
-        """How many items were claimed together, each time."""
-        first = [operations[0] for operations in self.store.lists(ClaimItems)]
-        return [len(claiming.claims) for claiming in first if isinstance(claiming, ClaimItems)]
-
-    def outlast_a_lease(self) -> None:
-        """Let more than a lease pass, and let it be renewed on the way."""
-        for _ in range(4):
-            sent = self.store.count(Renew)
-            until(lambda: self.clock.next_due() is not None, "a timer")
-            self.clock.advance(LEASE / 3)
-            until(partial(self._has_renewed, sent), "a renewal")
-
-    def _has_renewed(self, sent: int) -> bool:
-        return self.store.count(Renew) > sent
-
-
-@pytest.fixture(params=KINDS)
-async def clocked(request: pytest.FixtureRequest) -> AsyncIterator[ClockedDesk]:
-    made = ClockedDesk(request.param)
-    yield made
-    await made.close()
 
 
 async def test_a_claim_that_waits_for_a_worker_does_not_lapse(clocked: ClockedDesk) -> None:

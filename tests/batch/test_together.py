@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from semel.batch import Batch, Item, async_runner, sync_runner
+from semel import Semel
+from semel.batch import Batch, Batches, Item, async_runner, sync_runner
 from semel.batch.batches import stoppable
-from tests.batch.desk import Desk
+from tests.batch.desk import ClockedDesk, Desk
 
 pytestmark = pytest.mark.anyio
 SECONDS_TO_WAIT = 100.0
@@ -113,3 +114,23 @@ async def test_processes_share_one_rate(desk: Desk) -> None:
     passed = asyncio.get_running_loop().time() - began
     assert (await desk.do(here.status)).completed == len(desk.ran) == 12
     assert passed >= 11 / 20 - 0.01, "each of them alone took that long for half of them"
+
+
+@pytest.mark.parametrize("decision", ["pause", "cancel"])
+async def test_no_item_begins_later_than_two_seconds_after_a_decision(clocked: ClockedDesk, decision: str) -> None:
+    begun: list[float] = []
+    decided: list[float] = []
+
+    def work(_item: Item) -> None:
+        begun.append(clocked.clock.monotonic())
+        if len(begun) == 25:
+            with Semel(clocked.store, clock=clocked.clock) as semel:
+                getattr(Batches(semel).get("b"), decision)()
+            decided.append(clocked.clock.monotonic())
+        clocked.clock.advance(0.1)
+
+    here = await clocked.start(200)
+    there = await elsewhere(clocked)
+    await asyncio.gather(*(clocked.run(batch, work, concurrency=2, page=50) for batch in (here, there)))
+    assert begun[-1] <= decided[0] + 2
+    assert len(begun) > 25, "a decision is not told to anybody: it is seen"

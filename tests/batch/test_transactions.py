@@ -6,10 +6,12 @@ What always holds: the effects that are counted are those of the items that are 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from semel.engine import context
 from semel.errors import KeyReused, RecordNotFound, UsageError
 from semel.stores.urls import store_from_url
 from tests.batch.desk import Desk
-from tests.events.test_transactions import COUNT, LIBRARIES, TABLE, Begin, Library
+from tests.events.test_transactions import COUNT, LIBRARIES, TABLE, Begin, Begun, Library
 from tests.servers.records import emptied
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
@@ -217,3 +219,55 @@ async def test_a_page_that_is_stopped_on_its_way_leaves_no_effect_and_runs_anew(
     if decision == "pause":
         await office.desk.do(batch.resume)
     assert (await office.run(batch, commit="page")).completed == office.count_effects() == 8
+
+
+@pytest.mark.parametrize("decision", ["pause", "stop"])
+async def test_an_item_that_has_waited_for_its_transaction_does_not_begin_after_the_end(
+    office: Office, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    if decision == "pause" and office.library.server == "sqlite":
+        pytest.skip("there the first item holds the only lock that whoever pauses has to wait for")
+    for runner in (async_runner, sync_runner):
+        monkeypatch.setattr(runner, "_POLL", 0.0)
+    stops: list[Callable[[], None]] = []
+    batch = stoppable(await office.desk.start(8), stops.append)
+    engine_elsewhere, decided = Semel(store_from_url(office.url)), threading.Event()
+
+    def decide(_item: Item) -> None:
+        if decision == "stop":
+            stops[0]()
+        else:
+            with ThreadPoolExecutor(1) as elsewhere:
+                elsewhere.submit(Batches(engine_elsewhere).get("b").pause).result(30)
+        decided.set()
+
+    with engine_elsewhere:
+        status = await office.run(batch, decide, begin=in_turns(office.library, decided))
+    assert decided.is_set()
+    assert office.desk.ran == ["i0"], "nothing else began"
+    assert status.completed == office.count_effects() == 1
+
+
+def in_turns(library: Library, decided: threading.Event) -> Begin:
+    """Transactions of which all but the first wait, as in a pool whose connections are all taken."""
+
+    async def begin(url: str, stack: AsyncExitStack) -> Begun:
+        begun, is_first = await library.commits(url, stack), itertools.count()
+
+        @contextmanager
+        def transaction() -> Iterator[Any]:
+            if next(is_first):
+                assert decided.wait(30)
+            with begun.transaction() as session:
+                yield session
+
+        @asynccontextmanager
+        async def atransaction() -> AsyncIterator[Any]:
+            if next(is_first):
+                assert await asyncio.to_thread(decided.wait, 30)
+            async with begun.transaction() as session:
+                yield session
+
+        return Begun(atransaction if library.is_async else transaction, begun.write)
+
+    return begin

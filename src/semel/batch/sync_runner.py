@@ -238,6 +238,7 @@ class SyncRunner:
         self._outage_since: float | None = None
         self._store = cast("WithBatches", engine.store)  # `Batches` has refused all others
         self._turns: deque[float] = deque()
+        self._turn_inside: deque[bool] = deque([True])
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
 
     def begin(self) -> None:
@@ -586,6 +587,8 @@ class SyncRunner:
         call: SyncItemCall | None = None
         try:
             with begin() as session:
+                if self._is_over_by_now():
+                    return 0.0
                 joined = self.engine.store.join(session)
                 call = SyncItemCall(self, ready, joined, session)
                 with context.joining(self.engine.store.name, joined):
@@ -729,11 +732,25 @@ class SyncRunner:
         Raises:
             PageStopped: it does not; the transaction of the page is rolled back, and with it all that its items did.
         """
-        if not self._store.has_one_writer:
-            # With one writer `pause` waits for the end of the page, so a look would wait as well, and find nothing.
-            self._poll()
-        if self._over.is_set():
+        if self._is_over_by_now():
             raise PageStopped
+
+    def _is_over_by_now(self) -> bool:
+        """Look, now and then, whether the batch still runs, inside a transaction, which may have been waited for.
+
+        Of several one looks: it takes a connection more, and those of the others may be what that waits for.
+        """
+        # With one writer `pause` waits for the end of the transaction, so a look would wait as well, and find nothing.
+        if not self._store.has_one_writer:
+            try:
+                turn = self._turn_inside.popleft()
+            except IndexError:
+                return self._over.is_set()
+            try:
+                self._poll()
+            finally:
+                self._turn_inside.append(turn)
+        return self._over.is_set()
 
     def _note(self, work: PageWork, item: StoredItem, status: ItemStatus) -> None:
         """Note in the row of an item what its record says."""
