@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from semel import Semel
 from semel.batch import Batches, Item
+from semel.cli.commands.batch.view import MOST_FAILURES, FailureClass, failure_table
 from tests.cli.conftest import NASTY, Database, Run
 
 FUNCTIONS = """
@@ -187,6 +190,13 @@ def test_the_status_shows_a_bar_counts_and_failures_by_class(place: Database, ca
     assert told["failures"] == [
         {"type": "builtins.OSError", "count": 1, "item": "i1", "message": "no route to the bank"}
     ]
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(MOST_FAILURES - 1, False), (MOST_FAILURES, True)])
+def test_that_not_all_failures_were_looked_at_is_told(count: int, is_told: bool) -> None:
+    out = Console(file=StringIO(), width=100, record=True)
+    out.print(failure_table([FailureClass("builtins.OSError", count, "i1", "no route")]))
+    assert ("these are the first 10,000" in out.export_text()) is is_told
 
 
 def test_all_batches_are_listed_by_state(place: Database, call: Run) -> None:

@@ -148,6 +148,8 @@ def failure_table(classes: Sequence[FailureClass]) -> Table:
         grid.add_row(as_text(one.type), f"{one.count:,}", as_text(f"{one.item}: {one.message}"))
     if len(classes) > _SHOWN:
         grid.add_row(Text(f"and {len(classes) - _SHOWN} more classes", "dim"), "", "")
+    if sum(one.count for one in classes) >= MOST_FAILURES:
+        grid.add_row(Text("no more are read", "dim"), "", Text(f"these are the first {MOST_FAILURES:,}", "dim"))
     return grid
 
 
