@@ -49,7 +49,9 @@ def test_progress_is_live_and_a_bulk_can_be_paused_and_resumed(office: Office) -
 def test_the_time_that_is_left_is_told_in_whole_units(office: Office) -> None:
     def answer(route: Route) -> None:
         told = route.fetch().json()
-        route.fulfill(json=told | {"state": "running", "remaining": 5, "rate": 1.0, "eta_seconds": left[-1]})
+        route.fulfill(
+            json=told | {"state": "running", "total": 6, "remaining": 5, "rate": 1.0, "eta_seconds": left[-1]}
+        )
 
     left = [59.7]
     office.page.route(
