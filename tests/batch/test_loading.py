@@ -132,6 +132,22 @@ async def test_every_bad_row_of_csv_is_named(desk: Desk, tmp_path: Path) -> None
     assert [line for line, _ in caught.value.problems] == [3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("rows", ["", "a;1\nb;2\n"])
+async def test_a_column_of_ids_that_is_not_there_is_told_once(desk: Desk, tmp_path: Path, rows: str) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text(f"id;amount\n{rows}")
+    with pytest.raises(BatchInvalid) as error:
+        await desk.start(items=path)
+    assert error.value.problems == ((1, "there is no column 'id' among 'id;amount'"),)
+    assert await desk.listed(desk.batches()) == []
+
+
+async def test_a_file_without_a_line_is_a_batch_without_items(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.touch()
+    assert (await desk.start(items=path)).total == 0
+
+
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [

@@ -358,7 +358,7 @@ def _encode_texts(type_: Any) -> Callable[[Any], bytes]:
 def open_file(path: str | PathLike[str], reader: ItemReader) -> AbstractContextManager[Rows]:
     """The lines of a file with their numbers, as values."""
     if fspath(path).endswith(".csv"):
-        return closing(_csv_rows(Path(path), reader.problems))
+        return closing(_csv_rows(Path(path), reader.item_id, reader.problems))
     decoder = _TYPED_LINES if reader.typed else _LINES
     return closing(_json_lines(Path(path), decoder, reader.problems))
 
@@ -375,10 +375,10 @@ def _json_lines(path: Path, decoder: msgspec.json.Decoder[Any], problems: Proble
                     yield number, value
 
 
-def _csv_rows(path: Path, problems: Problems) -> Rows:
+def _csv_rows(path: Path, item_id: str | None, problems: Problems) -> Rows:
     with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as file:
         rows = csv.DictReader(file, strict=True)
-        if _has_bad_header(rows, problems):
+        if _has_bad_header(rows, item_id, problems):
             return
         while True:
             try:
@@ -394,8 +394,11 @@ def _csv_rows(path: Path, problems: Problems) -> Rows:
                 yield rows.line_num, row
 
 
-def _has_bad_header(rows: csv.DictReader[str], problems: Problems) -> bool:
-    """Whether the first line names no columns to go by: of two that have one name, the values of one would be lost."""
+def _has_bad_header(rows: csv.DictReader[str], item_id: str | None, problems: Problems) -> bool:
+    """Whether the first line names no columns to go by.
+
+    Of two that have one name, the values of one would be lost; and without that of ids every row would be wrong.
+    """
     try:
         names = rows.fieldnames or ()
     except csv.Error as problem:
@@ -404,7 +407,10 @@ def _has_bad_header(rows: csv.DictReader[str], problems: Problems) -> bool:
     twice = [name for name, count in Counter(names).items() if count > 1]
     for name in twice:
         problems.add(1, f"there are several columns {name!r:.80}")
-    return bool(twice)
+    lacks_ids = bool(names) and item_id is not None and item_id not in names
+    if lacks_ids:
+        problems.add(1, f"there is no column {item_id!r:.80} among {', '.join(map(repr, names)):.200}")
+    return lacks_ids or bool(twice)
 
 
 async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:
