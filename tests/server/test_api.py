@@ -94,6 +94,69 @@ async def test_a_body_that_cannot_be_used_is_refused(desk: Desk, site: Site, bod
     assert (await desk.read("doubt")).status == "in_doubt"
 
 
+async def test_a_body_that_is_no_utf_8_is_refused(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    headers = {"x-user": "olga", "origin": "http://semel.test", "content-type": "application/json"}
+    path = f"/api/v1/records/{record.reference}/cancel"
+    answer = await site.client.post(path, content=b'{"reason": "\xff"}', headers=headers)
+    assert (answer.status_code, answer.json()["because"]) == (422, "body")
+
+
+PLACES = [
+    "/records?subject=%00",
+    "/records?operation=a%00b",
+    "/records?tag=a%3D%00",
+    "/counts?requester=%00",
+    "/consumers/%00/letters",
+    "/consumers/billing/letters?type=%00",
+    "/streams/a%00b/parked",
+    "/batches?scope=%00",
+    "/batches/%00",
+    "/bulk/%00",
+    "/audit?actor=%00",
+]
+
+
+@pytest.mark.parametrize("path", PLACES)
+async def test_an_address_with_nul_is_refused(site: Site, path: str) -> None:
+    # PostgreSQL cannot even be asked for it.
+    assert (await site.get(path, "adam")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/subjects/erase", {"subject": "\0", "scope": "acme"}),
+        ("/bulk/discard", {"letters": {"consumer": "\0"}, "dry_run": True}),
+        ("/bulk/discard", {"letters": {"consumer": "billing", "type": "a\0b"}, "dry_run": True}),
+        ("/bulk/cancel", {"records": {"subject": "\0"}, "dry_run": True}),
+        ("/batches/payroll/pause", {"scope": "\0"}),
+        ("/tokens", {"name": "robot", "roles": ["viewer"], "scopes": ["\0"]}),
+    ],
+)
+async def test_a_text_with_nul_in_a_body_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
+    answer = await site.post(path, {"reason": WHY, **body} if path != "/tokens" else body, "adam")
+    assert answer.status_code == 422
+
+
+async def test_nul_in_a_stated_value_is_kept(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    answer = await site.post(f"/records/{record.reference}/resolve", {"reason": WHY, "value": "a\0b"})
+    assert answer.status_code == 200
+    assert await desk.semel.value("doubt", operation="charge", scope="acme") == "a\0b"
+
+
+@pytest.mark.parametrize("value", ["1e999", "[-1e999]", "0.12345678901234567890", "1e-999"])
+async def test_a_number_that_would_not_be_kept_exactly_is_refused(desk: Desk, site: Site, value: str) -> None:
+    record = await desk.in_doubt()
+    headers = {"x-user": "olga", "origin": "http://semel.test", "content-type": "application/json"}
+    path = f"/api/v1/records/{record.reference}/resolve"
+    body = '{"reason": "seen", "value": ' + value + "}"
+    answer = await site.client.post(path, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["because"]) == (422, "value")
+    assert (await desk.read("doubt")).status == "in_doubt"
+
+
 LONG = 10**30
 
 
