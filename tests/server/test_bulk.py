@@ -192,6 +192,30 @@ async def test_records_that_ran_again_meanwhile_are_left_alone(desk: Desk) -> No
     assert (await desk.read("k")).status == "in_doubt"
 
 
+async def test_an_id_that_is_used_again_long_after_decides_again(desk: Desk) -> None:
+    bulk = BulkActions(desk.actions)
+    asked = BulkRequest(action="release", reason=WHY, records={"status": "in_doubt"}, id="nightly")
+    for _ in range(2):
+        await desk.in_doubt(policy=Policy(in_doubt="hold", keep_for=timedelta(days=100)))
+        started = await bulk.start(OPERATOR, asked)
+        status = await bulk.run(started.scope, started.id)
+        assert (status.completed, (await desk.read("doubt")).status) == (1, "failed")
+        desk.clock.advance(31 * 24 * 3600)
+        await desk.semel.sweep()  # forgets the bulk action, and not the record
+
+
+async def test_an_id_that_is_used_again_long_after_reopens_again(desk: Desk) -> None:
+    bulk = BulkActions(desk.actions)
+    record = await desk.failed()
+    await desk.actions.reopen(OPERATOR, record.reference, reason=f"{WHY} (bulk action nightly)")
+    await desk.failed()
+    started = await bulk.start(
+        OPERATOR, BulkRequest(action="reopen", reason=WHY, records={"status": "failed"}, id="nightly")
+    )
+    assert (await bulk.run(started.scope, started.id)).completed == 1
+    assert (await desk.read("failed")).retryable
+
+
 async def test_the_same_id_is_the_same_bulk_action(desk: Desk) -> None:
     await desk.in_doubt()
     bulk = BulkActions(desk.actions)
