@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
+from semel.events import Event, Outbox, Relay
 from semel.server.api.document import openapi_document
 from semel.server.api.endpoints import ENDPOINTS
 from semel.server.app import make_app
@@ -230,6 +232,29 @@ async def test_tokens_are_made_used_and_revoked(desk: Desk) -> None:
     assert made.json()["secret"] not in (await client.get("/api/v1/tokens", headers=admin)).text
     assert (await client.post("/api/v1/tokens/robot/revoke", json={}, headers=admin)).status_code == 200
     assert (await client.get("/api/v1/me", headers=robot)).status_code == 401
+
+
+async def test_all_events_of_a_stream_that_failed_are_released_at_once(desk: Desk, site: Site) -> None:
+    class Broker:
+        is_mended = False
+
+        async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+            return [None if self.is_mended else LookupError("no such exchange") for _ in events]
+
+    outbox, broker = Outbox(desk.semel), Broker()
+    for number in range(3):
+        event = Event(type="order.paid", source="/shop", id=f"o-{number}", data=None)
+        await outbox.add(event, scope=f"tenant-{number}", autonomous=True)
+    relay = Relay(outbox, broker, max_attempts=1)
+    await relay.run_once()
+    answer = await site.post("/streams/default/parked/release", {"reason": WHY})
+    assert (answer.status_code, answer.json()) == (200, {"number": 3})
+    broker.is_mended = True
+    await relay.run_once()
+    assert (await site.get("/streams/default/parked")).json()["events"] == []
+    (begun, _) = await desk.entries()
+    told = (begun.actor, begun.action, begun.target, begun.reason)
+    assert told == ("olga", "redrive", "parked:default:all", WHY)
 
 
 async def test_health_says_whether_the_store_answers(site: Site) -> None:

@@ -214,6 +214,12 @@ async def call_release_parked(call: Call) -> views.Number:
     )
 
 
+async def call_release_all_parked(call: Call) -> views.Number:
+    """Have all that failed published again."""
+    number = await call.actions.release_all_parked(call.user, call.path["stream"], reason=call.body.reason)
+    return views.Number(number)
+
+
 async def call_drop_parked(call: Call) -> views.Number:
     """Delete it; it is never published."""
     position = _position(call)

@@ -226,6 +226,16 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         query=bodies.ListParked,
     ),
     _post(
+        f"{_PARKED}/release",
+        "release_all_parked",
+        P.REDRIVE,
+        "Have every event of the stream that failed published again.",
+        gives=views.Number,
+        act=calls.call_release_all_parked,
+        body=bodies.Reason,
+        is_everywhere=True,
+    ),
+    _post(
         f"{_PARKED}/{{position:int}}/release",
         "release_parked",
         P.REDRIVE,
