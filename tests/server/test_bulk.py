@@ -357,6 +357,20 @@ async def test_bulk_actions_are_listed_page_by_page_among_other_batches(desk: De
     assert [one.id for one in await bulk.list(anna)] == ["b0", "b1", "b2"]
 
 
+async def test_no_more_is_done_in_a_second_than_the_rate_says() -> None:
+    async def handler() -> int:
+        return 1
+
+    async with AsyncSemel("memory://") as semel:
+        for number in range(9):
+            await semel.run(str(number), handler, operation="charge", fingerprint=None)
+        bulk = BulkActions(make_actions(semel))
+        began = asyncio.get_running_loop().time()
+        started = await bulk.start(ERASER, BulkRequest(action="erase", reason=WHY, records={}, rate=40))
+        assert (await bulk.run(started.scope, started.id)).completed == 9
+        assert asyncio.get_running_loop().time() - began >= 8 / 40 - 0.01
+
+
 async def test_erased_records_are_erased_once(desk: Desk) -> None:
     for number in range(3):
         await desk.completed(f"k{number}")
