@@ -225,6 +225,16 @@ def test_a_dry_run_of_a_redrive_only_counts(database: Database, call: Run, tmp_p
     assert chain_of(database, call) == []
 
 
+def test_letters_of_the_scope_that_is_named_are_redriven_and_no_others(
+    database: Database, call: Run, tmp_path: Path
+) -> None:
+    fail_events(database, "e-1", "e-2")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    assert "0 match" in call("events", "redrive", "billing:consumer", *ALL, "--scope", "acme").stdout
+    assert "2 done" in call("events", "redrive", "billing:consumer", *ALL, "--scope", "").stdout
+
+
 def test_one_letter_is_redriven_by_the_beginning_of_its_id(database: Database, call: Run, tmp_path: Path) -> None:
     first, _ = fail_events(database, "e-1", "e-2")
     write_module(tmp_path, database, is_async=False)

@@ -50,6 +50,9 @@ Letter = Annotated[
 Why = Annotated[str | None, typer.Option("--reason", help=f"Only these: {', '.join(REASONS)}.", show_default=False)]
 Type = Annotated[str | None, typer.Option(help="Only events of this type.", show_default=False)]
 Subject = Annotated[str | None, typer.Option(help="Only events about this subject.", show_default=False)]
+LetterScope = Annotated[
+    str | None, typer.Option("--scope", help="Only events of this scope; '' means shared.", show_default=False)
+]
 Before = Annotated[
     str | None, typer.Option(metavar="WHEN", help="Dead before: 2026-03-01T14:30, or 2h for two hours ago.")
 ]
@@ -63,12 +66,13 @@ class _Decision(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Which letters, how many in a second, and how the bulk action is called."""
+    """Which letters, of which scope, how many in a second, and how the bulk action is called."""
 
     wanted: LetterFilter
     ages: dict[str, timedelta]
     rate: float | None
     id: str | None
+    scope: str | None
 
 
 class LetterFilter(TypedDict):
@@ -118,6 +122,7 @@ def redrive(
     reason: Why = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
     subject: Subject = None,
+    scope: LetterScope = None,
     before: Before = None,
     rate: Rate = None,
     id_: Id = None,
@@ -135,19 +140,19 @@ def redrive(
     """
     consumer = load_consumer(path)
     wanted = _filter_of(reason, type_, subject, before)
-    if letter is not None and any(value is not None for value in (*wanted.values(), rate, id_)):
+    if letter is not None and any(value is not None for value in (*wanted.values(), scope, rate, id_)):
         raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
     if letter is None and not dry_run and not because.strip():
         raise usage_error("--because is empty; nothing was done. Say why all that match are handed over.")
     is_bulk = letter is None and _keeps_bulk_actions(consumer)
-    if id_ is not None and not is_bulk:
-        raise usage_error("This store keeps no batches, so --id names nothing; nothing was done.")
+    if not is_bulk and (id_ is not None or scope is not None):
+        raise usage_error("This store keeps no batches, so --id and --scope are of no use; nothing was done.")
     if dry_run and not is_bulk:
         console().print(f"{len(asyncio.run(_ids(consumer, letter, wanted)))} would be handed over")
         return
     decision = _Decision(by or login(), because)
     if is_bulk:
-        choice = _Choice(wanted, ages(before=before), rate, id_)
+        choice = _Choice(wanted, ages(before=before), rate, id_, scope)
         failed = asyncio.run(_redrive_all(consumer, choice, decision, dry_run=dry_run, yes=yes))
     else:
         failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, decision=decision))
@@ -168,9 +173,7 @@ def discard(
     ] = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
     subject: Subject = None,
-    scope: Annotated[
-        str | None, typer.Option(help="Only events of this scope; '' means shared.", show_default=False)
-    ] = None,
+    scope: LetterScope = None,
     before: Before = None,
     rate: Rate = None,
     id_: Id = None,
@@ -188,9 +191,9 @@ def discard(
     if every:
         if letter is not None and url is not None:
             raise usage_error("--all stands for every letter that matches, so none is named; nothing was done.")
-        choice = _Choice(wanted, ages(before=before), rate, id_)
+        choice = _Choice(wanted, ages(before=before), rate, id_, scope)
         decision = _Decision(by or login(), reason)
-        if asyncio.run(_discard_all(url or letter, name, scope, choice, decision, dry_run=dry_run, yes=yes)):
+        if asyncio.run(_discard_all(url or letter, name, choice, decision, dry_run=dry_run, yes=yes)):
             raise typer.Exit(OTHER)
         return
     if letter is None or dry_run or any(value is not None for value in (*wanted.values(), scope, rate, id_)):
@@ -269,7 +272,7 @@ def _keeps_bulk_actions(consumer: Consumer[Any]) -> bool:
 
 
 async def _discard_all(
-    url: str | None, name: str, scope: str | None, choice: _Choice, decision: _Decision, *, dry_run: bool, yes: bool
+    url: str | None, name: str, choice: _Choice, decision: _Decision, *, dry_run: bool, yes: bool
 ) -> int:
     """Discard all that match as a bulk action; answers how many were refused or failed."""
     from semel.server import bulk  # it imports all about batches
@@ -279,7 +282,7 @@ async def _discard_all(
     asked = bulk.BulkRequest(
         action="discard",
         reason=decision.reason,
-        letters=bulk.LetterFilter(name, scope=scope, **choice.wanted),
+        letters=bulk.LetterFilter(name, scope=choice.scope, **choice.wanted),
         rate=choice.rate,
         id=choice.id,
         ages=choice.ages,
@@ -299,7 +302,7 @@ async def _redrive_all(
     asked = bulk.BulkRequest(
         action="redrive",
         reason=decision.reason if decision.reason.strip() else "a dry run",
-        letters=bulk.LetterFilter(consumer.name, **choice.wanted),
+        letters=bulk.LetterFilter(consumer.name, scope=choice.scope, **choice.wanted),
         rate=choice.rate,
         id=choice.id,
         ages=choice.ages,
