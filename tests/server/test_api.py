@@ -14,11 +14,12 @@ from openapi_spec_validator import validate
 from starlette.routing import Route
 
 from semel.events import Event, Outbox, Relay
+from semel.server import User
 from semel.server.api.document import openapi_document
 from semel.server.api.endpoints import ENDPOINTS
 from semel.server.app import make_app
 from semel.server.tokens import Tokens
-from tests.server.desk import WHY, Desk, Site
+from tests.server.desk import ADMIN, WHY, Desk, Site
 
 pytestmark = pytest.mark.anyio
 
@@ -216,6 +217,34 @@ async def test_the_audit_chain_is_read_and_whole(desk: Desk, site: Site) -> None
     ]
     assert (await site.get("/audit/verify", "adam")).json()["is_whole"]
     assert (await site.get("/audit", "anna")).json()["entries"] == entries  # hers is the scope acme
+
+
+async def test_what_a_person_wrote_is_taken_out_of_the_chain(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    await site.post(f"/records/{record.reference}/cancel", {"reason": "Ann Personal called"})
+    asked = {"scope": "acme", "seq": 1, "reason": "request 17"}
+    said = await site.post("/audit/redact", asked, "anna")  # hers is the scope acme
+    assert (said.status_code, said.json()["actor"], said.json()["action"]) == (200, "anna", "audit.redact")
+    listed = await site.get("/audit", "adam")
+    assert "Ann Personal" not in listed.text
+    assert (await site.get("/audit/verify", "adam")).json()["is_whole"]
+    assert (await site.post("/audit/redact", asked, "adam")).status_code == 404  # nothing is left in it
+
+
+@pytest.mark.parametrize(
+    ("more", "code"), [({"scope": "globex"}, 404), ({"seq": 99}, 404), ({"seq": 0}, 422), ({"reason": " "}, 422)]
+)
+async def test_what_cannot_be_taken_out_of_the_chain_is_refused(
+    desk: Desk, site: Site, people: dict[str, User], more: dict[str, Any], code: int
+) -> None:
+    people["fred"] = User("fred", {"admin"}, scopes={"acme"})
+    for scope in ("acme", "globex"):
+        record = await desk.in_doubt(scope=scope)
+        await desk.actions.cancel(ADMIN, record.reference, reason=WHY)
+    before = await desk.entries()
+    asked = {"scope": "acme", "seq": 1, "reason": WHY, **more}
+    assert (await site.post("/audit/redact", asked, "fred")).status_code == code
+    assert await desk.entries() == before
 
 
 async def test_tokens_are_made_used_and_revoked(desk: Desk) -> None:

@@ -342,6 +342,13 @@ async def call_verify_audit(call: Call) -> views.AuditReportView:
     return views.AuditReportView.of(await call.actions.verify_audit(call.user, scope=call.query.scope))
 
 
+async def call_redact_audit(call: Call) -> views.AuditEntryView:
+    """Take out of an entry what a person wrote."""
+    body: bodies.RedactAudit = call.body
+    said = await call.actions.redact_audit(call.user, body.scope, body.seq, reason=body.reason)
+    return views.AuditEntryView.of(said)
+
+
 async def call_tokens(call: Call) -> views.TokenList:
     """All tokens."""
     return views.TokenList([views.TokenView.of(token) for token in await call.actions.list_tokens(call.user)])

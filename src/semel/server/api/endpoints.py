@@ -366,6 +366,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         act=calls.call_verify_audit,
         query=bodies.VerifyAudit,
     ),
+    _post(
+        "/audit/redact",
+        "redact_audit",
+        P.AUDIT,
+        "Take reason and details out of an entry; gives the entry that says so.",
+        gives=views.AuditEntryView,
+        act=calls.call_redact_audit,
+        body=bodies.RedactAudit,
+    ),
     _get(
         "/tokens",
         "list_tokens",
