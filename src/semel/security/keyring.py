@@ -239,9 +239,9 @@ os.register_at_fork(after_in_child=_NONCES.clear)
 
 def _draw_nonces() -> bytes:
     """A random nonce; others are laid by, because asking the system takes longer than sealing a short text."""
-    first, *others = _SPLIT(os.urandom(_NONCE_BYTES * _LOT))
-    _NONCES.extend(others)
-    return first
+    drawn: tuple[bytes, ...] = _SPLIT(os.urandom(_NONCE_BYTES * _LOT))
+    _NONCES.extend(drawn[1:])
+    return drawn[0]
 
 
 def _nonce_of(derived: bytes, plain: bytes) -> bytes:
