@@ -11,6 +11,7 @@ from semel.core.erasure.port import Erasable, SubjectErasure, SubjectErasureRepo
 from semel.core.erasure.stored import query_about
 from semel.core.flow import Flow, ask
 from semel.core.operations import Scan
+from semel.core.record import is_storable
 from semel.engine import admin, context
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.engine import EngineBase, SemelBase, engine_of, scope_text
@@ -38,8 +39,8 @@ def _erase_subject(
     engine: EngineBase, subject: str, *, reason: str, scope: Any, by: str, scan: bool, dry_run: bool
 ) -> Flow[SubjectErasureReport]:
     """Check what is asked, and then the flow that does it."""
-    if not isinstance(subject, str) or not subject:
-        raise UsageError("erase_subject() needs the subject, as text; nothing was erased.")
+    if not isinstance(subject, str) or not subject or not is_storable(subject):
+        raise UsageError("erase_subject() needs the subject, as text that a store can keep; nothing was erased.")
     if not isinstance(reason, str) or not reason.strip():
         raise UsageError("erase_subject() needs a reason, which is kept; nothing was erased.")
     if context.joined_here(engine.store.name) is not None:

@@ -1,17 +1,21 @@
-"""Settings as people give them: durations, and the error for a setting that does not exist.
+"""What people give: durations, values as JSON, and the error for a setting that does not exist.
 
 - An unknown setting is refused before anything runs; the message says where it belongs, or which settings there are.
 - A duration is a `timedelta` or a number of seconds; anything else, or one without an end, is refused by its name.
+- A value that somebody states is kept as it stands there, or refused: never another number.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from datetime import timedelta
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from semel.errors import SemelError, UsageError
 
@@ -146,3 +150,30 @@ def refuses_unknown(
         return settings
 
     return decorate
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value that a JSON text states.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deeply, or has a number that would not be kept exactly.
+    """
+    try:
+        return json.loads(text, parse_float=_read_fraction, parse_constant=_refuse_constant)
+    except RecursionError:
+        message = "it is nested too deeply"
+        raise ValueError(message) from None
+
+
+def _read_fraction(text: str) -> float:
+    """A fraction that is kept as it was written: duplicates would be given another number otherwise."""
+    found = float(text)
+    if not math.isfinite(found) or Decimal(repr(found)) != Decimal(text):
+        message = f"the number {text[:40]} would not be kept exactly; state it as a text"
+        raise ValueError(message)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is no JSON value"
+    raise ValueError(message)

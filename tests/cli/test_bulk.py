@@ -1,12 +1,17 @@
 """`semel bulk`: an action on all records that match, from the command line."""
 
+import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from semel import Semel
+from semel import AsyncSemel, Semel
 from semel.cli import main
+from semel.server import User
+from semel.server.actions import make_actions
+from semel.server.bulk import BulkActions, BulkRequest
 from tests.cli.conftest import Database, Run
 
 MODULE = """
@@ -53,6 +58,23 @@ def test_an_age_is_the_same_request_however_late_the_same_command_runs_again(
     assert "3 done, 0 refused, 0 failed" in capsys.readouterr().out
     assert main([*arguments, "3h"]) != 0
     assert "stands for another bulk action" in capsys.readouterr().err
+
+
+def test_what_is_done_to_a_bulk_action_is_in_the_chain_under_the_permission_of_its_action(
+    database: Database, call: Run
+) -> None:
+    async def begin() -> None:
+        async with AsyncSemel(database.url) as semel:
+            asked = BulkRequest(action="release", reason="seen", records={"status": "in_doubt"}, id="b")
+            await BulkActions(make_actions(semel)).start(User("olga", {"operator"}), asked)
+
+    asyncio.run(begin())
+    for words in (["pause", "--reason", "wait"], ["resume"], ["cancel", "--reason", "wrong ones", "--yes"]):
+        done = call("batch", words[0], "b", database.url, *words[1:], "--by", "olga")
+        assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in call("audit", "list", database.url, "--json").stdout.splitlines()]
+    begun = [(one["action"], one["target"], one["detail"]["what"]) for one in lines if one["phase"] == "begun"]
+    assert begun[::-1] == [("release", "bulk:b", what) for what in ("pause", "resume", "cancel")]
 
 
 def test_without_a_terminal_it_asks_for_yes(database: Database, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from semel import Policy, Semel
 from semel.cli import main
 from semel.client import INTENT, SUBJECT, Client
 from semel.errors import ResultNotKept
+from semel.security import Keyring
 from tests.cli.conftest import Database, Run
 from tests.servers.redis import Keys
 
@@ -204,6 +205,24 @@ def test_the_journal_of_a_client_is_erased_by_the_subject_of_its_requests(tmp_pa
             client.post("https://clinic.example/patients", json={"name": "Ann Personal"}, headers=headers)
     assert len(sent) == 1
     assert "semel-subject" not in sent[0].headers
+
+
+def test_a_sealed_journal_is_erased_without_its_keys(tmp_path: Path, call: Run) -> None:
+    sent: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(201, json={"name": "Ann Personal"})
+
+    journal, headers = tmp_path / "keys.db", {INTENT: "admit 7", SUBJECT: "patient-7"}
+    ring = Keyring(active="2026-11", keys={"2026-11": bytes(range(32))})
+    with Semel(journal, seal=ring) as semel, Client(semel, transport=httpx.MockTransport(answer)) as client:
+        client.post("https://clinic.example/patients", headers=headers)
+        done = call("erase", "--journal", str(journal), "--subject", "patient-7", "--reason", "request 17", "--yes")
+        assert (done.returncode, done.stdout) == (0, "erased 1 records\n"), done.stderr
+        with pytest.raises(ResultNotKept, match="it was erased"):
+            client.post("https://clinic.example/patients", headers=headers)
+    assert len(sent) == 1
 
 
 def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path, call: Run) -> None:

@@ -225,6 +225,16 @@ def test_a_dry_run_of_a_redrive_only_counts(database: Database, call: Run, tmp_p
     assert chain_of(database, call) == []
 
 
+def test_letters_of_the_scope_that_is_named_are_redriven_and_no_others(
+    database: Database, call: Run, tmp_path: Path
+) -> None:
+    fail_events(database, "e-1", "e-2")
+    write_module(tmp_path, database, is_async=False)
+    (tmp_path / "mended").touch()
+    assert "0 match" in call("events", "redrive", "billing:consumer", *ALL, "--scope", "acme").stdout
+    assert "2 done" in call("events", "redrive", "billing:consumer", *ALL, "--scope", "").stdout
+
+
 def test_one_letter_is_redriven_by_the_beginning_of_its_id(database: Database, call: Run, tmp_path: Path) -> None:
     first, _ = fail_events(database, "e-1", "e-2")
     write_module(tmp_path, database, is_async=False)
@@ -263,6 +273,58 @@ def test_a_discarded_letter_is_gone_and_its_event_is_not_processed(
     assert done.returncode == 0
     assert done.stdout.startswith(f"discarded {letter[:16]}")
     assert call("events", "dead", "billing", database.url).returncode == 0
+
+
+DISCARD = ["--all", "--reason", "test data", "--by", "jane"]
+
+
+def test_all_letters_that_match_are_discarded_as_a_bulk_action(database: Database, call: Run, tmp_path: Path) -> None:
+    fail_events(database, "e-1", "e-2")
+    done = call("events", "discard", "billing", database.url, *DISCARD, "--yes", "--id", "b")
+    assert done.returncode == 0, done.stderr
+    assert "2 done, 0 refused, 0 failed" in done.stdout
+    assert call("events", "dead", "billing", database.url).returncode == 0
+    ended = [one for one in chain_of(database, call) if one["phase"] == "begun"]
+    assert [(one["action"], one["actor"]) for one in ended] == [("discard", "jane")] * 2
+    again = call("events", "discard", "billing", database.url, *DISCARD, "--yes", "--id", "b")
+    assert "2 done" in again.stdout  # the same one, which is over
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--dry-run"], "2 match, 2 are in a state for discard"),
+        (["--dry-run", "--letter-reason", "rejected"], "0 match"),
+        (["--dry-run", "--subject", "nobody"], "0 match"),
+        (["--dry-run", "--scope", "acme"], "0 match"),
+    ],
+)
+def test_a_dry_run_of_discarding_all_only_counts(database: Database, call: Run, options: list[str], words: str) -> None:
+    fail_events(database, "e-1", "e-2")
+    done = call("events", "discard", "billing", database.url, *DISCARD, *options)
+    assert (done.returncode, words in done.stdout) == (0, True), done.stdout
+    assert call("events", "dead", "billing", database.url).returncode == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reason", "test data"], "--all"),
+        (["--reason", "test data", "--yes", "--subject", "pump-1"], "--all"),
+        (["0" * 16, "--reason", "test data", "--dry-run"], "--all"),
+        (["--all", "--reason", " "], "--reason is empty"),
+        (["--all", "--reason", "test data"], "add --yes"),
+        (["--all", "--reason", "test data", "--letter-reason", "bad luck"], "--letter-reason"),
+        (["0" * 16, "sqlite:///x.db", "--all", "--reason", "test data"], "none is named"),
+    ],
+)
+def test_letters_are_not_discarded_that_were_not_chosen(
+    database: Database, call: Run, arguments: list[str], words: str
+) -> None:
+    fail_events(database, "e-1")
+    done = call("events", "discard", "billing", *arguments, SEMEL_URL=database.url)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    assert call("events", "dead", "billing", database.url).returncode == 4
 
 
 @pytest.mark.parametrize("letter", ["abc", "0" * 16])

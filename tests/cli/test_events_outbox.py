@@ -13,6 +13,8 @@ from semel import AsyncSemel, Semel
 from semel.events import Event, Outbox, Relay
 from tests.cli.conftest import NASTY, Database, Run
 
+WHY = ["--reason", "the broker is back"]
+
 
 def add(database: Database, *ids: str, stream: str = "default", key: str | None = None) -> None:
     with Semel(database.url) as semel:
@@ -130,7 +132,7 @@ def test_looking_again_and_again_ends_when_asked_to(
 def test_events_are_erased_by_subject_in_every_stream(database: Database, call: Run) -> None:
     add(database, "a", "b")
     add(database, "c", stream="audit")
-    done = call("events", "erase", database.url, "--subject", "pump-1", "--yes")
+    done = call("events", "erase", database.url, "--subject", "pump-1", *WHY, "--yes")
     assert done.returncode == 0, done.stderr
     assert "erased 3 rows" in done.stdout
     assert publish(database) == 0
@@ -140,13 +142,18 @@ def test_only_the_events_that_are_named_are_erased(database: Database, call: Run
     add(database, "a")
     add(database, "c", stream="audit")
     for option in (["--subject", "nobody"], ["--scope", "acme"], ["--subject", "pump-1", "--stream", "audit"]):
-        assert call("events", "erase", database.url, *option, "--yes").returncode == 0
+        assert call("events", "erase", database.url, *option, *WHY, "--yes").returncode == 0
     assert publish(database) == 1
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(["--yes"], "Neither --subject nor --scope"), (["--subject", "pump-1"], "no terminal to ask on")],
+    [
+        (["--yes", *WHY], "Neither --subject nor --scope"),
+        (["--subject", "pump-1", *WHY], "no terminal to ask on"),
+        (["--subject", "pump-1", "--yes"], "--reason"),
+        (["--subject", "pump-1", "--yes", "--reason", " "], "--reason is empty"),
+    ],
 )
 def test_nothing_is_erased_without_a_choice_or_a_yes(
     database: Database, call: Run, options: list[str], told: str
@@ -161,7 +168,7 @@ def test_a_released_event_is_published_with_what_waits_behind_it(database: Datab
     add(database, "bad", "behind", key="k")
     publish(database, refuses=["bad"])
     (position,) = [one["position"] for one in parked(call, database) if one["error"]]
-    done = call("events", "release", database.url, "--position", str(position))
+    done = call("events", "release", database.url, "--position", str(position), *WHY)
     assert (done.returncode, done.stdout.strip()) == (0, "released 1 events of default")
     assert publish(database) == 2
     assert parked(call, database) == []
@@ -170,8 +177,23 @@ def test_a_released_event_is_published_with_what_waits_behind_it(database: Datab
 def test_all_that_failed_is_released_at_once(database: Database, call: Run) -> None:
     add(database, "a", "b", "c")
     publish(database, refuses=["a", "c"])
-    assert call("events", "release", database.url, "--all").stdout.strip() == "released 2 events of default"
+    assert call("events", "release", database.url, "--all", *WHY).stdout.strip() == "released 2 events of default"
     assert publish(database) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "action"),
+    [(["release", "--all"], "redrive"), (["erase", "--subject", "pump-1", "--yes"], "erase")],
+)
+def test_why_events_were_released_or_erased_is_in_the_chain(
+    database: Database, call: Run, options: list[str], action: str
+) -> None:
+    add(database, "a")
+    publish(database, refuses=["a"])
+    assert call("events", options[0], database.url, *options[1:], *WHY).returncode == 0
+    lines = call("audit", "list", database.url, "--json").stdout.splitlines()
+    begun = json.loads(lines[-1])
+    assert (begun["action"], begun["reason"]) == (action, "the broker is back")
 
 
 def test_a_dropped_event_is_never_published_and_what_waits_behind_it_is(database: Database, call: Run) -> None:
@@ -186,9 +208,11 @@ def test_a_dropped_event_is_never_published_and_what_waits_behind_it_is(database
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["release"], 2, "--position N, or --all"),
-        (["release", "--position", "5", "--all"], 2, "--position N, or --all"),
-        (["release", "--position", "5"], 1, "No event at position 5"),
+        (["release", *WHY], 2, "--position N, or --all"),
+        (["release", "--position", "5", "--all", *WHY], 2, "--position N, or --all"),
+        (["release", "--position", "5", *WHY], 1, "No event at position 5"),
+        (["release", "--position", "5"], 2, "--reason"),
+        (["release", "--all", "--reason", " "], 2, "--reason is empty"),
         (["drop", "5", "--reason", "why"], 1, "No event at position 5"),
         (["drop", "5", "--reason", " "], 2, "--reason is empty"),
     ],

@@ -81,6 +81,8 @@ def test_without_a_terminal_and_yes_nothing_is_changed(database: Database, call:
         ["--cancelled", "--happened", "1"],
         ["--happened", "not json"],
         ["--happened", "NaN"],
+        ["--happened", "1e999"],
+        ["--happened", "0.12345678901234567890"],
         ["--happened", "[" * 100_000],
         ["--happened", r'"\ud800"'],
     ],

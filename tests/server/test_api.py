@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
+from semel.events import Event, Outbox, Relay
+from semel.server import User
 from semel.server.api.document import openapi_document
 from semel.server.api.endpoints import ENDPOINTS
 from semel.server.app import make_app
 from semel.server.tokens import Tokens
-from tests.server.desk import WHY, Desk, Site
+from tests.server.desk import ADMIN, WHY, Desk, Site
 
 pytestmark = pytest.mark.anyio
 
@@ -94,6 +97,69 @@ async def test_a_body_that_cannot_be_used_is_refused(desk: Desk, site: Site, bod
     assert (await desk.read("doubt")).status == "in_doubt"
 
 
+async def test_a_body_that_is_no_utf_8_is_refused(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    headers = {"x-user": "olga", "origin": "http://semel.test", "content-type": "application/json"}
+    path = f"/api/v1/records/{record.reference}/cancel"
+    answer = await site.client.post(path, content=b'{"reason": "\xff"}', headers=headers)
+    assert (answer.status_code, answer.json()["because"]) == (422, "body")
+
+
+PLACES = [
+    "/records?subject=%00",
+    "/records?operation=a%00b",
+    "/records?tag=a%3D%00",
+    "/counts?requester=%00",
+    "/consumers/%00/letters",
+    "/consumers/billing/letters?type=%00",
+    "/streams/a%00b/parked",
+    "/batches?scope=%00",
+    "/batches/%00",
+    "/bulk/%00",
+    "/audit?actor=%00",
+]
+
+
+@pytest.mark.parametrize("path", PLACES)
+async def test_an_address_with_nul_is_refused(site: Site, path: str) -> None:
+    # PostgreSQL cannot even be asked for it.
+    assert (await site.get(path, "adam")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/subjects/erase", {"subject": "\0", "scope": "acme"}),
+        ("/bulk/discard", {"letters": {"consumer": "\0"}, "dry_run": True}),
+        ("/bulk/discard", {"letters": {"consumer": "billing", "type": "a\0b"}, "dry_run": True}),
+        ("/bulk/cancel", {"records": {"subject": "\0"}, "dry_run": True}),
+        ("/batches/payroll/pause", {"scope": "\0"}),
+        ("/tokens", {"name": "robot", "roles": ["viewer"], "scopes": ["\0"]}),
+    ],
+)
+async def test_a_text_with_nul_in_a_body_is_refused(site: Site, path: str, body: dict[str, Any]) -> None:
+    answer = await site.post(path, {"reason": WHY, **body} if path != "/tokens" else body, "adam")
+    assert answer.status_code == 422
+
+
+async def test_nul_in_a_stated_value_is_kept(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    answer = await site.post(f"/records/{record.reference}/resolve", {"reason": WHY, "value": "a\0b"})
+    assert answer.status_code == 200
+    assert await desk.semel.value("doubt", operation="charge", scope="acme") == "a\0b"
+
+
+@pytest.mark.parametrize("value", ["1e999", "[-1e999]", "0.12345678901234567890", "1e-999"])
+async def test_a_number_that_would_not_be_kept_exactly_is_refused(desk: Desk, site: Site, value: str) -> None:
+    record = await desk.in_doubt()
+    headers = {"x-user": "olga", "origin": "http://semel.test", "content-type": "application/json"}
+    path = f"/api/v1/records/{record.reference}/resolve"
+    body = '{"reason": "seen", "value": ' + value + "}"
+    answer = await site.client.post(path, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["because"]) == (422, "value")
+    assert (await desk.read("doubt")).status == "in_doubt"
+
+
 LONG = 10**30
 
 
@@ -153,6 +219,34 @@ async def test_the_audit_chain_is_read_and_whole(desk: Desk, site: Site) -> None
     assert (await site.get("/audit", "anna")).json()["entries"] == entries  # hers is the scope acme
 
 
+async def test_what_a_person_wrote_is_taken_out_of_the_chain(desk: Desk, site: Site) -> None:
+    record = await desk.in_doubt()
+    await site.post(f"/records/{record.reference}/cancel", {"reason": "Ann Personal called"})
+    asked = {"scope": "acme", "seq": 1, "reason": "request 17"}
+    said = await site.post("/audit/redact", asked, "anna")  # hers is the scope acme
+    assert (said.status_code, said.json()["actor"], said.json()["action"]) == (200, "anna", "audit.redact")
+    listed = await site.get("/audit", "adam")
+    assert "Ann Personal" not in listed.text
+    assert (await site.get("/audit/verify", "adam")).json()["is_whole"]
+    assert (await site.post("/audit/redact", asked, "adam")).status_code == 404  # nothing is left in it
+
+
+@pytest.mark.parametrize(
+    ("more", "code"), [({"scope": "globex"}, 404), ({"seq": 99}, 404), ({"seq": 0}, 422), ({"reason": " "}, 422)]
+)
+async def test_what_cannot_be_taken_out_of_the_chain_is_refused(
+    desk: Desk, site: Site, people: dict[str, User], more: dict[str, Any], code: int
+) -> None:
+    people["fred"] = User("fred", {"admin"}, scopes={"acme"})
+    for scope in ("acme", "globex"):
+        record = await desk.in_doubt(scope=scope)
+        await desk.actions.cancel(ADMIN, record.reference, reason=WHY)
+    before = await desk.entries()
+    asked = {"scope": "acme", "seq": 1, "reason": WHY, **more}
+    assert (await site.post("/audit/redact", asked, "fred")).status_code == code
+    assert await desk.entries() == before
+
+
 async def test_tokens_are_made_used_and_revoked(desk: Desk) -> None:
     tokens = Tokens(desk.semel)
     from datetime import timedelta
@@ -167,6 +261,29 @@ async def test_tokens_are_made_used_and_revoked(desk: Desk) -> None:
     assert made.json()["secret"] not in (await client.get("/api/v1/tokens", headers=admin)).text
     assert (await client.post("/api/v1/tokens/robot/revoke", json={}, headers=admin)).status_code == 200
     assert (await client.get("/api/v1/me", headers=robot)).status_code == 401
+
+
+async def test_all_events_of_a_stream_that_failed_are_released_at_once(desk: Desk, site: Site) -> None:
+    class Broker:
+        is_mended = False
+
+        async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+            return [None if self.is_mended else LookupError("no such exchange") for _ in events]
+
+    outbox, broker = Outbox(desk.semel), Broker()
+    for number in range(3):
+        event = Event(type="order.paid", source="/shop", id=f"o-{number}", data=None)
+        await outbox.add(event, scope=f"tenant-{number}", autonomous=True)
+    relay = Relay(outbox, broker, max_attempts=1)
+    await relay.run_once()
+    answer = await site.post("/streams/default/parked/release", {"reason": WHY})
+    assert (answer.status_code, answer.json()) == (200, {"number": 3})
+    broker.is_mended = True
+    await relay.run_once()
+    assert (await site.get("/streams/default/parked")).json()["events"] == []
+    (begun, _) = await desk.entries()
+    told = (begun.actor, begun.action, begun.target, begun.reason)
+    assert told == ("olga", "redrive", "parked:default:all", WHY)
 
 
 async def test_health_says_whether_the_store_answers(site: Site) -> None:

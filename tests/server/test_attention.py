@@ -25,7 +25,7 @@ from semel.server.access import User
 from semel.server.attention import AttentionFinder, Needs, needs_of
 from semel.server.engines import perform
 from semel.stores.sqlite import SqliteStore
-from tests.server.desk import ADMIN, OPERATOR, RECONCILED, RERUN, VIEWER, Desk
+from tests.server.desk import ADMIN, OPERATOR, RECONCILED, RERUN, VIEWER, Desk, Site
 
 pytestmark = pytest.mark.anyio
 
@@ -246,6 +246,24 @@ async def test_what_was_not_looked_at_to_its_end_is_never_called_nothing(desk: D
     found = await AttentionFinder(desk.semel, most=2).look()
     assert (found.needs, found.cut) == ((), ("in_doubt",))
     assert (await AttentionFinder(desk.semel, most=3).look()).cut == ()
+
+
+async def test_the_api_says_what_was_not_looked_at_to_its_end(
+    desk: Desk, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semel.server.attention.MOST_ON_A_PAGE", 2)
+    for number in range(3):
+        await desk.running(f"young-{number}", policy=RERUN)
+    desk.clock.advance(60)
+    await desk.semel.sweep()
+    told = (await site.get("/attention")).json()
+    assert (told["needs"], told["number"], told["cut"]) == ([], 0, ["in_doubt"])
+
+
+async def test_the_api_says_why_letters_are_there(desk: Desk, site: Site) -> None:
+    await put_letter(desk, "billing", "acme")
+    (need,) = (await site.get("/attention")).json()["needs"]
+    assert (need["kind"], need["cause"]) == ("dead_letter", "exhausted")
 
 
 @pytest.mark.parametrize("page", [1, 2, 500])

@@ -192,6 +192,30 @@ async def test_records_that_ran_again_meanwhile_are_left_alone(desk: Desk) -> No
     assert (await desk.read("k")).status == "in_doubt"
 
 
+async def test_an_id_that_is_used_again_long_after_decides_again(desk: Desk) -> None:
+    bulk = BulkActions(desk.actions)
+    asked = BulkRequest(action="release", reason=WHY, records={"status": "in_doubt"}, id="nightly")
+    for _ in range(2):
+        await desk.in_doubt(policy=Policy(in_doubt="hold", keep_for=timedelta(days=100)))
+        started = await bulk.start(OPERATOR, asked)
+        status = await bulk.run(started.scope, started.id)
+        assert (status.completed, (await desk.read("doubt")).status) == (1, "failed")
+        desk.clock.advance(31 * 24 * 3600)
+        await desk.semel.sweep()  # forgets the bulk action, and not the record
+
+
+async def test_an_id_that_is_used_again_long_after_reopens_again(desk: Desk) -> None:
+    bulk = BulkActions(desk.actions)
+    record = await desk.failed()
+    await desk.actions.reopen(OPERATOR, record.reference, reason=f"{WHY} (bulk action nightly)")
+    await desk.failed()
+    started = await bulk.start(
+        OPERATOR, BulkRequest(action="reopen", reason=WHY, records={"status": "failed"}, id="nightly")
+    )
+    assert (await bulk.run(started.scope, started.id)).completed == 1
+    assert (await desk.read("failed")).retryable
+
+
 async def test_the_same_id_is_the_same_bulk_action(desk: Desk) -> None:
     await desk.in_doubt()
     bulk = BulkActions(desk.actions)
@@ -331,6 +355,20 @@ async def test_bulk_actions_are_listed_page_by_page_among_other_batches(desk: De
     rest = await bulk.list(anna, limit=2, newest_first=True, after=newest[-1].number)
     assert [one.id for one in rest] == ["b0"]
     assert [one.id for one in await bulk.list(anna)] == ["b0", "b1", "b2"]
+
+
+async def test_no_more_is_done_in_a_second_than_the_rate_says() -> None:
+    async def handler() -> int:
+        return 1
+
+    async with AsyncSemel("memory://") as semel:
+        for number in range(9):
+            await semel.run(str(number), handler, operation="charge", fingerprint=None)
+        bulk = BulkActions(make_actions(semel))
+        began = asyncio.get_running_loop().time()
+        started = await bulk.start(ERASER, BulkRequest(action="erase", reason=WHY, records={}, rate=40))
+        assert (await bulk.run(started.scope, started.id)).completed == 9
+        assert asyncio.get_running_loop().time() - began >= 8 / 40 - 0.01
 
 
 async def test_erased_records_are_erased_once(desk: Desk) -> None:

@@ -30,6 +30,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "retry_batch": {"reason": WHY, "which": "failed"},
     "change_bulk": {"reason": WHY, "what": "pause"},
     "erase_subject": {"reason": WHY, "subject": "patient-7", "scope": "acme"},
+    "redact_audit": {"reason": WHY, "scope": "acme", "seq": 1},
     "add_token": {"name": "robot", "roles": ["viewer"]},
     "revoke_token": {},
     "bulk_fail": {"reason": WHY, "error": "declined", "records": {}, "dry_run": True},

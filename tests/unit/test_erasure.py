@@ -70,6 +70,12 @@ def test_a_letter_of_an_event_in_doubt_is_refused_and_stays(semel: Semel) -> Non
     assert len(list(consumer.dead_letters())) == 1
 
 
+@pytest.mark.parametrize("subject", ["", "ann\0", "\ud800"])
+def test_a_subject_that_no_store_can_keep_is_refused(semel: Semel, subject: str) -> None:
+    with pytest.raises(UsageError, match="nothing was erased"):
+        semel.erase_subject(subject, reason="they asked")
+
+
 def test_a_letter_without_a_record_is_erased(semel: Semel) -> None:
     fields: dict[str, Any] = {"type": "t", "subject": ANN, "content": b"{}", "readable": True, "attempts": 0}
     letter = Letter(

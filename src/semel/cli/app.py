@@ -36,6 +36,7 @@ _OPERATORS: Final = "Operators"
 _COMMANDS: Final = {
     "list": ("list:list_records", _RECORDS),
     "count": ("count:count", _RECORDS),
+    "attention": ("attention:attention", _RECORDS),
     "counts": ("count:counts", _RECORDS),
     "show": ("show:show", _RECORDS),
     "history": ("history:history", _RECORDS),

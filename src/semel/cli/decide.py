@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -22,6 +22,7 @@ from semel.engine.admin import not_resolvable
 from semel.engine.engine import engine_of
 from semel.engine.sync_engine import SyncSemelBase
 from semel.texts import clean, span
+from semel.validation import read_json
 
 _ACTIONS: Final[dict[type, str]] = {
     Happened: "resolve",
@@ -89,18 +90,13 @@ def read_value(text: str, option: str) -> Any:
         Refused: it is no JSON.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as problem:
+        return read_json(text)
+    except ValueError as problem:
         message = (
             f"{option} is not JSON ({problem}); nothing was changed. "
             f"A text needs its own quotes: {option} '\"ch_1\"'; no value is {option} null."
         )
         raise usage_error(message) from None
-
-
-def _no_constant(name: str) -> NoReturn:
-    message = f"{name} is no JSON value"
-    raise ValueError(message)
 
 
 def _check_known(semel: SyncSemelBase, record: Record, app: str) -> None:

@@ -39,6 +39,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # what one database or another cannot keep as text
 
 
+def is_storable(text: str) -> bool:
+    """Whether every database can keep a text: it has neither NUL nor half a character."""
+    return _UNSTORABLE.search(text) is None
+
+
 class Status(StrEnum):
     """Where a record is in its life."""
 
@@ -83,7 +88,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
             message = f"about= has {len(checked.tags)} tags; nothing ran. A record can have {MOST_TAGS}."
             raise UsageError(message)
         for text in checked.texts():
-            if _UNSTORABLE.search(text):
+            if not is_storable(text):
                 message = "about= holds text that cannot be stored (NUL or half a character); nothing ran."
                 raise UsageError(message)
         return checked

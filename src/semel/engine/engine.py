@@ -25,7 +25,16 @@ from semel.core.key import SHARED, Key
 from semel.core.observer import TRACE_TAG, Logging, Observer, Signal, counter_of, is_heard, notify, tracer_of
 from semel.core.operations import Complete, Fail, LapsedRecord, Query, Terms
 from semel.core.policy import DeclaredOperations, Policy, PolicyFields
-from semel.core.record import NOTHING, PROCESS_BYTES, About, Status, Worker, store_instant, tombstone_reason
+from semel.core.record import (
+    NOTHING,
+    PROCESS_BYTES,
+    About,
+    Status,
+    Worker,
+    is_storable,
+    store_instant,
+    tombstone_reason,
+)
 from semel.core.store import Capability, Store
 from semel.engine import context
 from semel.engine.background import RunningHandlers, Stalled, Waiting
@@ -596,10 +605,15 @@ def _status(given: str | None) -> Status | None:
 
 
 def _text(name: str, given: object) -> str | None:
-    if given is None or isinstance(given, str):
-        return given
-    message = f"{name}= must be a string, not {type(given).__name__}; nothing was read."
-    raise UsageError(message)
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        message = f"{name}= must be a string, not {type(given).__name__}; nothing was read."
+        raise UsageError(message)
+    if not is_storable(given):
+        message = f"{name}= holds NUL or half a character, which no record has; nothing was read."
+        raise UsageError(message)
+    return given
 
 
 def _tag(given: object) -> tuple[str, str] | None:
@@ -607,7 +621,7 @@ def _tag(given: object) -> tuple[str, str] | None:
         case None:
             return None
         case (str() as name, str() as value):
-            return name, value
+            return _text("tag", name) or "", _text("tag", value) or ""
     message = 'tag= must be the name and the value of a tag, as in tag=("tenant", "acme"); nothing was read.'
     raise UsageError(message)
 

@@ -16,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
 from semel.core.sealing.values import body_start, missing_key_error, sealed_start, tampered_error, unpack_sealed
@@ -40,6 +41,7 @@ _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _FIRST_BLOCK: Final = b"\x01"
 _LOT: Final = 128
+_SPLIT: Final = Struct(f"{_NONCE_BYTES}s" * _LOT).unpack
 _MOST_FIELDS: Final = 256
 _MOST_CIPHERS: Final = 512
 _HEX_DIGITS: Final = 2 * _KEY_BYTES
@@ -237,9 +239,9 @@ os.register_at_fork(after_in_child=_NONCES.clear)
 
 def _draw_nonces() -> bytes:
     """A random nonce; others are laid by, because asking the system takes longer than sealing a short text."""
-    drawn = os.urandom(_NONCE_BYTES * _LOT)
-    _NONCES.extend(drawn[place : place + _NONCE_BYTES] for place in range(_NONCE_BYTES, len(drawn), _NONCE_BYTES))
-    return drawn[:_NONCE_BYTES]
+    drawn: tuple[bytes, ...] = _SPLIT(os.urandom(_NONCE_BYTES * _LOT))
+    _NONCES.extend(drawn[1:])
+    return drawn[0]
 
 
 def _nonce_of(derived: bytes, plain: bytes) -> bytes:

@@ -542,10 +542,10 @@ class BulkActions:
             record = await self._actions.find(user, data.target)
         except NotFound:
             # An erased record has lost its scope: to a user of some scopes it is gone once it was erased here.
-            if metadata.action != "erase" or not await self._is_erased(data.target, user.name, reason):
+            if metadata.action != "erase" or not await self._is_erased(data, user.name, reason):
                 raise
             return
-        if _is_decided(record, user.name, reason):
+        if _is_decided(record, metadata.action, data, user.name, reason):
             return  # carried out by an earlier attempt whose process died before it could say so
         more: dict[str, Any] = {}
         if metadata.action == "fail":
@@ -554,12 +554,12 @@ class BulkActions:
             more = {"resolution": Happened(json.loads(data.value))}
         await getattr(self._actions, metadata.action)(user, data.target, reason=reason, fence=data.fence, **more)
 
-    async def _is_erased(self, reference: str, actor: str, reason: str) -> bool:
+    async def _is_erased(self, data: BulkItem, actor: str, reason: str) -> bool:
         try:
-            record = await self._actions.find(User(actor, ()), reference)
+            record = await self._actions.find(User(actor, ()), data.target)
         except NotFound:
             return False
-        return _is_decided(record, actor, reason)
+        return _is_decided(record, "erase", data, actor, reason)
 
     async def _act_on_letter(
         self, user: User, metadata: BulkMetadata, data: BulkItem, reason: str, *, is_again: bool
@@ -697,10 +697,17 @@ def _id_taken_error(id_: str) -> NotPossible:
     )
 
 
-def _is_decided(record: Record, actor: str, reason: str) -> bool:
-    """Whether it was this very bulk action that decided about a record last."""
+def _is_decided(record: Record, action: BulkAction, data: BulkItem, actor: str, reason: str) -> bool:
+    """Whether it was this very bulk action that decided about a record last.
+
+    A note alone does not tell: one of that id may have decided about it long ago, and be forgotten since.
+    """
     note = record.note
-    return note is not None and note.by == actor and note.reason == reason
+    if note is None or note.by != actor or note.reason != reason:
+        return False
+    if action == "reopen":
+        return not is_reopenable(record)
+    return action == "erase" or record.fence != data.fence
 
 
 def _metadata_in(batch: StoredBatch) -> BulkMetadata:

@@ -235,6 +235,35 @@ def test_a_search_that_cannot_be_read_is_refused_on_its_page(client: httpx.Clien
     assert "nothing was read" in answer.text
 
 
+@pytest.mark.parametrize("place", ["/records?subject=%00", "/events/letters?consumer=a%00b", "/records/%00"])
+def test_an_address_with_nul_is_refused(client: httpx.Client, place: str) -> None:
+    answer = client.get(f"/admin{place}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+def test_a_form_with_nul_is_refused(client: httpx.Client, site: Site) -> None:
+    record = site.in_doubt("nul")
+    form = form_of(client, "operator", f"/act?do=fail&target={record.reference}") | {"error": "a\0b"}
+    assert client.post("/operator/act", data=form, headers=SAME).status_code == 400
+    assert site.read("nul").status == "in_doubt"
+
+
+def test_an_error_that_nobody_expects_is_answered_and_logged_without_its_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def lose(*_: object, **__: object) -> None:
+        raise LookupError("ann@example.com")
+
+    monkeypatch.setattr("semel.server.actions.Actions.show", lose)
+    with alone(AsyncSemel("memory://"), lambda _: User("vera", {"viewer"})) as client:
+        answer = client.get(f"/records/{'a' * 64}")
+    assert answer.status_code == 500
+    assert "Something went wrong" in answer.text
+    assert "LookupError" in caplog.text
+    assert "ann@example.com" not in answer.text + caplog.text
+
+
 def test_pages_follow_each_other_without_a_gap(client: httpx.Client) -> None:
     seen: list[str] = []
     place: str | None = "/admin/records?scope=acme"

@@ -1,6 +1,8 @@
-"""What an admin does: read the audit chain, check it, and give out tokens.
+"""What an admin does: read the audit chain, check it, take out of it what is personal, and give out tokens.
 
 - Entries belong to the scope of what they are about, and exist only for users who reach it.
+- Old entries are deleted at the command line alone, by a user of the database who may: whoever gets hold of the secret
+  of an admin cannot have what they did forgotten.
 - Tokens belong to no scope: only an admin of all scopes gives them out.
 """
 
@@ -12,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from semel.server.access import Permission, User
-from semel.server.actions.checks import ActionsBase, not_found_error
+from semel.server.actions.checks import ActionsBase, check_reason, not_found_error
 from semel.server.audit import Anchor, Audit, AuditEntry, AuditReport, read_anchors
-from semel.server.refusals import NotPossible
+from semel.server.refusals import NotFound, NotPossible
 from semel.server.tokens import NewToken, Token, Tokens
 
 PAGE: Final = 50
@@ -22,7 +24,7 @@ MOST: Final = 200
 
 
 class Administration(ActionsBase):
-    """The audit chain: entries, verify. Tokens: list, add, revoke."""
+    """The audit chain: entries, verify, redact. Tokens: list, add, revoke."""
 
     tokens: Tokens | None = None
     anchor: str | None = None
@@ -69,6 +71,18 @@ class Administration(ActionsBase):
         scopes, chain = self.scopes_asked(user, scope), self._chain()
         anchors = await self.told(asyncio.to_thread(self._read_anchors))
         return tuple([await self.told(chain.verify(scope=one, anchors=anchors)) for one in scopes])
+
+    async def redact_audit(self, user: User, scope: str, seq: int, *, reason: str) -> AuditEntry:
+        """Take out of an entry what a person wrote, reason and details; answers the entry that says so.
+
+        Raises:
+            NotFound: there is no such entry for the user, or nothing is left in it.
+        """
+        self.demand(user, Permission.AUDIT)
+        why = check_reason(reason)
+        if not user.reaches(scope):
+            raise NotFound(f"There is nothing to take out of entry {seq}; nothing was changed.")
+        return await self.told(self._chain().redact(scope=scope, seq=seq, actor=user.name, reason=why))
 
     def _read_anchors(self) -> list[Anchor]:
         return read_anchors(self.anchor) if self.anchor is not None and Path(self.anchor).exists() else []

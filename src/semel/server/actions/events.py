@@ -212,6 +212,20 @@ class EventActions(ActionsBase):
         """Have a parked event published again; what waits behind it follows. Answers how many were released."""
         return await self._change_parked(user, Permission.REDRIVE, stream, position, reason=reason)
 
+    async def release_all_parked(self, user: User, stream: str, *, reason: str) -> int:
+        """Have every event of a stream that failed published again, of all scopes; answers how many were released.
+
+        It is one statement: either all of them are released, or none.
+        """
+        self.demand_everywhere(user, Permission.REDRIVE)
+        self._demand_store(Capability.OUTBOX, "events")
+
+        async def release() -> int:
+            return int((await self.perform(_ask(ReleaseParked(stream, None)))).count)
+
+        target = parked_target(stream, None)
+        return await self.change(user, Permission.REDRIVE, release, scope="", target=target, reason=reason)
+
     async def drop_parked(self, user: User, stream: str, position: int, *, reason: str) -> int:
         """Delete a parked event, which is then never published; what waits behind it goes on."""
         return await self._change_parked(user, Permission.DISCARD, stream, position, reason=reason)

@@ -208,6 +208,12 @@ class ChangeBulk(OnScope, frozen=True, kw_only=True):
     what: Literal["pause", "resume", "cancel"]
 
 
+class RedactAudit(OnScope, frozen=True, kw_only=True):
+    """Which entry of the chain of that scope."""
+
+    seq: Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+
+
 class AddToken(Body, frozen=True, kw_only=True):
     """A token to be made: `expires_in` is a number of days, a year at most."""
 

@@ -6,7 +6,6 @@ Nothing is decided here. Permission and scope are asked for by the actions.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +28,7 @@ from semel.server.hooks import find_operations_without_hook
 from semel.server.refusals import Invalid
 from semel.stores.admin import admin_of
 from semel.stores.wrapper import innermost_store
+from semel.validation import read_json
 
 _NO_HOOKS: Final = (
     "Reconcile hooks are Python code. An operation that is not listed with a hook cannot be reconciled here: start the "
@@ -112,15 +112,11 @@ async def call_resolve(call: Call) -> RecordView:
 
 
 def _value_of(raw: msgspec.Raw) -> Any:
-    """The value as it stands there: numbers of any length stay what they are."""
+    """The value as it stands there: integers of any length stay what they are, and no fraction becomes another one."""
     try:
-        return json.loads(bytes(raw), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        return read_json(bytes(raw))
+    except ValueError as error:
         raise Invalid(f"The value is no JSON: {error}; nothing was changed.", because="value") from error
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")
 
 
 async def call_cancel(call: Call) -> RecordView:
@@ -216,6 +212,12 @@ async def call_release_parked(call: Call) -> views.Number:
     return views.Number(
         await call.actions.release_parked(call.user, call.path["stream"], position, reason=call.body.reason)
     )
+
+
+async def call_release_all_parked(call: Call) -> views.Number:
+    """Have all that failed published again."""
+    number = await call.actions.release_all_parked(call.user, call.path["stream"], reason=call.body.reason)
+    return views.Number(number)
 
 
 async def call_drop_parked(call: Call) -> views.Number:
@@ -338,6 +340,13 @@ async def call_audit(call: Call) -> views.AuditList:
 async def call_verify_audit(call: Call) -> views.AuditReportView:
     """Compare the chain with what was written."""
     return views.AuditReportView.of(await call.actions.verify_audit(call.user, scope=call.query.scope))
+
+
+async def call_redact_audit(call: Call) -> views.AuditEntryView:
+    """Take out of an entry what a person wrote."""
+    body: bodies.RedactAudit = call.body
+    said = await call.actions.redact_audit(call.user, body.scope, body.seq, reason=body.reason)
+    return views.AuditEntryView.of(said)
 
 
 async def call_tokens(call: Call) -> views.TokenList:

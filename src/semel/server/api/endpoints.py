@@ -226,6 +226,16 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         query=bodies.ListParked,
     ),
     _post(
+        f"{_PARKED}/release",
+        "release_all_parked",
+        P.REDRIVE,
+        "Have every event of the stream that failed published again.",
+        gives=views.Number,
+        act=calls.call_release_all_parked,
+        body=bodies.Reason,
+        is_everywhere=True,
+    ),
+    _post(
         f"{_PARKED}/{{position:int}}/release",
         "release_parked",
         P.REDRIVE,
@@ -355,6 +365,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         gives=views.AuditReportView,
         act=calls.call_verify_audit,
         query=bodies.VerifyAudit,
+    ),
+    _post(
+        "/audit/redact",
+        "redact_audit",
+        P.AUDIT,
+        "Take reason and details out of an entry; gives the entry that says so.",
+        gives=views.AuditEntryView,
+        act=calls.call_redact_audit,
+        body=bodies.RedactAudit,
     ),
     _get(
         "/tokens",

@@ -128,6 +128,17 @@ def check_site(request: Request, *, by_browser: bool) -> None:
         raise Forbidden("It does not come from a page of this site; nothing was changed.", because="other_site")
 
 
+def check_texts(request: Request) -> None:
+    """Refuse an address with NUL in it: nothing that is kept has such a name, and not every store can be asked for it.
+
+    Raises:
+        Invalid: there is one.
+    """
+    named = (*request.path_params.values(), *(text for pair in request.query_params.multi_items() for text in pair))
+    if any(isinstance(text, str) and "\0" in text for text in named):
+        raise Invalid("An address holds no NUL character; nothing was done.", because="query")
+
+
 async def read_json(request: Request) -> bytes:
     """The body of a change.
 

@@ -22,7 +22,7 @@ from semel.server.access import User
 from semel.server.actions import Actions
 from semel.server.api.calls import Call
 from semel.server.api.endpoints import ENDPOINTS, Endpoint
-from semel.server.api.protection import TooLarge, TooManyMisses, WrongType, read_json
+from semel.server.api.protection import TooLarge, TooManyMisses, WrongType, check_texts, read_json
 from semel.server.api.signin import SignIn
 from semel.server.api.views import Problem
 from semel.server.bulk import BulkActions, BulkRunner
@@ -117,6 +117,7 @@ class Api:
                 if isinstance(user, Response):
                     return user
                 self.runner.look_for_left()
+                check_texts(request)
                 return await self._answer(endpoint, request, user)
             except SemelError as error:
                 return refused_response(error)
@@ -142,9 +143,24 @@ class Api:
 
 def _read(body: type[Any], raw: bytes) -> Any:
     try:
-        return msgspec.json.decode(raw or b"{}", type=body)
-    except (msgspec.DecodeError, RecursionError) as error:
+        found = msgspec.json.decode(raw or b"{}", type=body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"The body cannot be used: {error}; nothing was changed.", because="body") from error
+    if _has_nul(found):
+        raise Invalid("A text in the body holds a NUL character; nothing was changed.", because="body")
+    return found
+
+
+def _has_nul(found: object) -> bool:
+    """Whether a text holds NUL, which not every store can keep; what is stated as JSON is none of the texts."""
+    match found:
+        case str():
+            return "\0" in found
+        case msgspec.Struct():
+            return any(_has_nul(getattr(found, name)) for name in found.__struct_fields__)
+        case list():
+            return any(_has_nul(one) for one in found)
+    return False
 
 
 def _convert(query: type[Any], request: Request) -> Any:

@@ -274,6 +274,8 @@ class NeedView(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     holder: HolderView | None
     suggestion: str
+    cause: str
+    paused_by: str
 
     @staticmethod
     def of(need: Need) -> NeedView:
@@ -290,22 +292,35 @@ class NeedView(msgspec.Struct, frozen=True, kw_only=True):
             why=need.why,
             holder=None if need.holder is None else HolderView.of(need.holder),
             suggestion=need.suggestion,
+            cause=need.cause,
+            paused_by=need.paused_by,
         )
 
 
 class NeedList(msgspec.Struct, frozen=True):
-    """All that needs a person, the longest waiting first, and what could not be looked for."""
+    """All that needs a person, the longest waiting first, what could not be looked for, and what not to its end.
+
+    `cut` are kinds of which there are so many that more may need a person than is told, even where none is;
+    `without_hook` are operations in doubt that wait for a hook which is not known here.
+    """
 
     needs: list[NeedView]
     number: int
     not_looked_for: list[str]
     at: str
+    cut: list[str]
+    without_hook: list[str]
 
     @staticmethod
     def of(needs: Needs) -> NeedList:
         """As it is shown."""
         return NeedList(
-            [NeedView.of(need) for need in needs.needs], needs.number, list(needs.not_looked_for), iso(needs.at)
+            [NeedView.of(need) for need in needs.needs],
+            needs.number,
+            list(needs.not_looked_for),
+            iso(needs.at),
+            list(needs.cut),
+            list(needs.without_hook),
         )
 
 

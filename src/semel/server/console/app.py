@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -21,6 +22,7 @@ from semel.errors import SemelError
 from semel.events import Consumer
 from semel.server.access import User
 from semel.server.actions import Actions, make_actions
+from semel.server.api.protection import check_texts
 from semel.server.api.way_back import with_way_back
 from semel.server.bulk import BulkActions, BulkRunner
 from semel.server.console.examination import Examination
@@ -32,6 +34,7 @@ from semel.server.console.view import Handler, Site, UserRule, View, frame_of
 from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly, Unavailable, refusal_of
 from semel.stores.admin import Finding
 
+_LOG: Final = logging.getLogger("semel.server")
 _STATUSES: Final[dict[type[SemelError], int]] = {
     NotFound: 404,
     Forbidden: 403,
@@ -46,6 +49,7 @@ _TITLES: Final = {
     403: "Not permitted",
     400: "Not understood",
     409: "Not possible",
+    500: "Internal error",
     503: "The store does not answer",
 }
 _HTTP_REFUSALS: Final = {
@@ -150,15 +154,23 @@ def _endpoint(site: Site, handler: Handler) -> Callable[[Request], Awaitable[Res
             return _message(site, request, None, 401, "Nobody is signed in, so nothing is shown.")
         site.runner.look_for_left()
         try:
+            check_texts(request)
             return await handler(View(site, request, user))
         except SemelError as error:
             refused = refusal_of(error)
             status = next((code for kind, code in _STATUSES.items() if isinstance(refused, kind)), None)
             if status is None:
-                raise
+                return _broken(site, request, user, error)
             return _message(site, request, user, status, refused.message)
+        except Exception as error:  # noqa: BLE001 - the last place; what it says may be personal, so it is not shown
+            return _broken(site, request, user, error)
 
     return answer
+
+
+def _broken(site: Site, request: Request, user: User, error: Exception) -> Response:
+    _LOG.error("a page ended with %s", type(error).__qualname__)
+    return _message(site, request, user, 500, "Something went wrong; the log of the server says what.")
 
 
 def _refuse_http(site: Site) -> Callable[[Request, Exception], Response]:

@@ -18,6 +18,7 @@ from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.printing import console
 from semel.cli.record_view import as_line
 from semel.cli.store_option import Url
+from semel.core.key import is_internal
 
 Why = Annotated[str, typer.Option("--reason", help="Why; kept with the batch.", show_default=False)]
 
@@ -93,13 +94,15 @@ def retry(
 def _recorded(
     batch: Batch[Semel], what: str, by: str | None, scope: str | None, reason: str = ""
 ) -> AbstractContextManager[object]:
-    """Around what is decided: two entries of the audit chain."""
-    from semel.server.audit.targets import batch_target  # it imports all about the chain
+    """Around what is decided: two entries of the audit chain, under the permission of its action for a bulk action."""
+    from semel.server.audit.targets import batch_target, bulk_target  # it imports all about the chain
 
-    who, target = by or login(), batch_target(batch.id)
+    action, target = "batch", batch_target(batch.id)
+    if is_internal(batch.operation):
+        action, target = str(batch.status().metadata["action"]), bulk_target(batch.id)
     detail = {"what": what}
     return recorded(
-        batch.semel, action="batch", target=target, who=who, scope=scope or "", reason=reason, detail=detail
+        batch.semel, action=action, target=target, who=by or login(), scope=scope or "", reason=reason, detail=detail
     )
 
 

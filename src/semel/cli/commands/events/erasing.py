@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from semel.cli.confirm import Actor, Yes, login, recorded
+from semel.cli.confirm import Actor, Yes, check_reason, login, recorded
 from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.printing import console
 from semel.cli.store_option import Url, open_engine
@@ -23,6 +23,9 @@ def erase(
     stream: Annotated[
         str | None, typer.Option(help="Only this stream of the outbox. Default: all.", show_default=False)
     ] = None,
+    reason: Annotated[
+        str, typer.Option(help="Why; kept in the audit chain, so keep names out of it.", show_default=False)
+    ],
     by: Actor = None,
     yes: Yes = False,
 ) -> None:
@@ -32,13 +35,14 @@ def erase(
     """
     if subject is None and scope is None:
         raise usage_error("Neither --subject nor --scope says which events; nothing was erased.")
+    check_reason(reason)
     with open_engine(url) as semel:
         outbox = Outbox(semel, stream or "default")
         if not yes:
             _ask()
         # Whom it is about is what is to be gone, so the audit chain does not say it.
         target = f"events {'of a scope' if subject is None else 'about a subject'}"
-        with recorded(semel, action="erase", target=target, who=by or login(), scope=scope or ""):
+        with recorded(semel, action="erase", target=target, who=by or login(), scope=scope or "", reason=reason):
             count = outbox.erase(subject=subject, scope=scope, every_stream=stream is None)
     console().print(Text.assemble(("erased", "bold green"), f" {count} rows of events"))
 

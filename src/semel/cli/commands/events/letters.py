@@ -24,7 +24,7 @@ from semel.cli.confirm import Actor, Yes, async_recorded, check_reason, login, r
 from semel.cli.exit_codes import IN_DOUBT, OTHER, usage_error
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import SHORT, as_line, iso
-from semel.cli.store_option import Url, load_object, open_engine
+from semel.cli.store_option import Url, load_object, open_async_engine, open_engine
 from semel.cli.timefmt import ages, moment, now
 from semel.core.events.letters import REASONS, LetterPage, LetterQuery, ScanLetters, StoredLetter
 from semel.core.flow import Flow, ask
@@ -44,11 +44,15 @@ ConsumerPath = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)]
 Letter = Annotated[
-    str, typer.Argument(metavar="LETTER", help=f"An id, or its first {_SHORTEST} or more digits.", show_default=False)
+    str | None,
+    typer.Argument(metavar="[LETTER]", help=f"An id, or its first {_SHORTEST} or more digits.", show_default=False),
 ]
 Why = Annotated[str | None, typer.Option("--reason", help=f"Only these: {', '.join(REASONS)}.", show_default=False)]
 Type = Annotated[str | None, typer.Option(help="Only events of this type.", show_default=False)]
 Subject = Annotated[str | None, typer.Option(help="Only events about this subject.", show_default=False)]
+LetterScope = Annotated[
+    str | None, typer.Option("--scope", help="Only events of this scope; '' means shared.", show_default=False)
+]
 Before = Annotated[
     str | None, typer.Option(metavar="WHEN", help="Dead before: 2026-03-01T14:30, or 2h for two hours ago.")
 ]
@@ -62,12 +66,13 @@ class _Decision(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """Which letters, how many in a second, and how the bulk action is called."""
+    """Which letters, of which scope, how many in a second, and how the bulk action is called."""
 
     wanted: LetterFilter
     ages: dict[str, timedelta]
     rate: float | None
     id: str | None
+    scope: str | None
 
 
 class LetterFilter(TypedDict):
@@ -112,11 +117,12 @@ def dead(
 
 def redrive(
     path: ConsumerPath,
-    letter: Annotated[str | None, typer.Argument(metavar="[LETTER]", show_default=False)] = None,
+    letter: Letter = None,
     *,
     reason: Why = None,
     type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
     subject: Subject = None,
+    scope: LetterScope = None,
     before: Before = None,
     rate: Rate = None,
     id_: Id = None,
@@ -134,19 +140,19 @@ def redrive(
     """
     consumer = load_consumer(path)
     wanted = _filter_of(reason, type_, subject, before)
-    if letter is not None and any(value is not None for value in (*wanted.values(), rate, id_)):
+    if letter is not None and any(value is not None for value in (*wanted.values(), scope, rate, id_)):
         raise usage_error("One letter is named, so nothing else can choose among them; nothing was done.")
     if letter is None and not dry_run and not because.strip():
         raise usage_error("--because is empty; nothing was done. Say why all that match are handed over.")
     is_bulk = letter is None and _keeps_bulk_actions(consumer)
-    if id_ is not None and not is_bulk:
-        raise usage_error("This store keeps no batches, so --id names nothing; nothing was done.")
+    if not is_bulk and (id_ is not None or scope is not None):
+        raise usage_error("This store keeps no batches, so --id and --scope are of no use; nothing was done.")
     if dry_run and not is_bulk:
         console().print(f"{len(asyncio.run(_ids(consumer, letter, wanted)))} would be handed over")
         return
     decision = _Decision(by or login(), because)
     if is_bulk:
-        choice = _Choice(wanted, ages(before=before), rate, id_)
+        choice = _Choice(wanted, ages(before=before), rate, id_, scope)
         failed = asyncio.run(_redrive_all(consumer, choice, decision, dry_run=dry_run, yes=yes))
     else:
         failed = asyncio.run(_redrive(consumer, letter, wanted, rate, asks=not yes, decision=decision))
@@ -156,14 +162,42 @@ def redrive(
 
 def discard(
     name: Name,
-    letter: Letter,
+    letter: Letter = None,
     url: Url = None,
     *,
-    reason: Annotated[str, typer.Option(help="Why.", show_default=False)],
+    every: Annotated[bool, typer.Option("--all", help="All that match, instead of one letter.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; kept in the audit chain.", show_default=False)],
+    letter_reason: Annotated[
+        str | None,
+        typer.Option("--letter-reason", help=f"With --all, only these: {', '.join(REASONS)}.", show_default=False),
+    ] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Only events of this type.", show_default=False)] = None,
+    subject: Subject = None,
+    scope: LetterScope = None,
+    before: Before = None,
+    rate: Rate = None,
+    id_: Id = None,
+    dry_run: DryRun = False,
     by: Actor = None,
+    yes: Yes = False,
 ) -> None:
-    """Delete one dead letter. Its record stays: the event is not processed when it is delivered again."""
+    """Delete one dead letter, or with --all those that match. Records stay: what is delivered again is not processed.
+
+    All that match are a bulk action, which the same command with the same --id goes on with after a kill. The exit code
+    is then 1 if some were refused.
+    """
     check_reason(reason)
+    wanted = _filter_of(letter_reason, type_, subject, before, option="--letter-reason")
+    if every:
+        if letter is not None and url is not None:
+            raise usage_error("--all stands for every letter that matches, so none is named; nothing was done.")
+        choice = _Choice(wanted, ages(before=before), rate, id_, scope)
+        decision = _Decision(by or login(), reason)
+        if asyncio.run(_discard_all(url or letter, name, choice, decision, dry_run=dry_run, yes=yes)):
+            raise typer.Exit(OTHER)
+        return
+    if letter is None or dry_run or any(value is not None for value in (*wanted.values(), scope, rate, id_)):
+        raise usage_error("Which letter is meant? Nothing was done. Name one, or choose among them with --all.")
     with open_engine(url) as semel:
         consumer = Consumer(semel, name)
         id_ = _find(letter, [one.id for one in consumer.dead_letters()])
@@ -185,9 +219,11 @@ def load_consumer(path: str) -> Consumer[Any]:
     return found
 
 
-def _filter_of(reason: str | None, type_: str | None, subject: str | None, before: str | None) -> LetterFilter:
+def _filter_of(
+    reason: str | None, type_: str | None, subject: str | None, before: str | None, *, option: str = "--reason"
+) -> LetterFilter:
     if reason is not None and reason not in REASONS:
-        raise usage_error(f"--reason {reason!r} is none of {', '.join(REASONS)}; nothing was done.")
+        raise usage_error(f"{option} {reason!r} is none of {', '.join(REASONS)}; nothing was done.")
     return {
         "reason": reason,
         "type": type_,
@@ -235,6 +271,26 @@ def _keeps_bulk_actions(consumer: Consumer[Any]) -> bool:
     return bool({Capability.BATCH, Capability.AUDIT} <= engine_of(consumer.semel).store.capabilities)
 
 
+async def _discard_all(
+    url: str | None, name: str, choice: _Choice, decision: _Decision, *, dry_run: bool, yes: bool
+) -> int:
+    """Discard all that match as a bulk action; answers how many were refused or failed."""
+    from semel.server import bulk  # it imports all about batches
+    from semel.server.actions import make_actions
+
+    actions = make_actions(open_async_engine(url))
+    asked = bulk.BulkRequest(
+        action="discard",
+        reason=decision.reason,
+        letters=bulk.LetterFilter(name, scope=choice.scope, **choice.wanted),
+        rate=choice.rate,
+        id=choice.id,
+        ages=choice.ages,
+    )
+    async with actions.semel:
+        return await carry_out(bulk.BulkActions(actions), decision.who, asked, dry_run=dry_run, yes=yes)
+
+
 async def _redrive_all(
     consumer: Consumer[Any], choice: _Choice, decision: _Decision, *, dry_run: bool, yes: bool
 ) -> int:
@@ -246,7 +302,7 @@ async def _redrive_all(
     asked = bulk.BulkRequest(
         action="redrive",
         reason=decision.reason if decision.reason.strip() else "a dry run",
-        letters=bulk.LetterFilter(consumer.name, **choice.wanted),
+        letters=bulk.LetterFilter(consumer.name, scope=choice.scope, **choice.wanted),
         rate=choice.rate,
         id=choice.id,
         ages=choice.ages,

@@ -21,12 +21,15 @@ Position = Annotated[
     int | None, typer.Option(min=1, help="The event, as semel events peek --parked shows it.", show_default=False)
 ]
 
+Why = Annotated[str, typer.Option("--reason", help="Why; kept in the audit chain.", show_default=False)]
+
 
 def release(
     url: Url = None,
     *,
     position: Position = None,
     every: Annotated[bool, typer.Option("--all", help="Every event of the stream that failed.")] = False,
+    reason: Why,
     stream: Stream = "default",
     by: Actor = None,
 ) -> None:
@@ -36,7 +39,8 @@ def release(
     """
     if (position is None) != every:
         raise usage_error("Which event is meant? Nothing was released. Give --position N, or --all.")
-    count = _change(url, stream, position, discard=False, who=by or login())
+    check_reason(reason)
+    count = _change(url, stream, position, discard=False, who=by or login(), reason=reason)
     console().print(Text.assemble(("released", "bold green"), f" {count} events of {stream}"))
 
 
@@ -44,7 +48,7 @@ def drop(
     position: Annotated[int, typer.Argument(min=1, help="The event, as semel events peek --parked shows it.")],
     url: Url = None,
     *,
-    reason: Annotated[str, typer.Option(help="Why; kept in the audit chain.", show_default=False)],
+    reason: Why,
     stream: Stream = "default",
     by: Actor = None,
 ) -> None:
@@ -54,7 +58,7 @@ def drop(
     console().print(Text.assemble(("dropped", "bold green"), f" event {position} of {stream}: {reason}"))
 
 
-def _change(url: str | None, stream: str, position: int | None, *, discard: bool, who: str, reason: str = "") -> int:
+def _change(url: str | None, stream: str, position: int | None, *, discard: bool, who: str, reason: str) -> int:
     from semel.server.audit.targets import parked_target  # it imports all about the chain
 
     action = "discard" if discard else "redrive"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -13,6 +10,7 @@ from semel.server.api.protection import read_bounded
 from semel.server.console.security import why_foreign
 from semel.server.console.view import View
 from semel.server.refusals import Forbidden, Invalid
+from semel.validation import read_json
 
 MOST: Final = 200
 """How many targets one form can name."""
@@ -60,54 +58,36 @@ def read_value(text: str) -> Any:
     """The value that was stated, as JSON; nothing is None.
 
     Raises:
-        Invalid: it is no JSON.
+        Invalid: it is no JSON, or would not be kept exactly.
     """
     if not text.strip():
         return None
     try:
-        return json.loads(text, parse_float=_read_fraction, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as problem:
-        why = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
+        return read_json(text)
+    except ValueError as problem:
         raise Invalid(
-            f'The value is no JSON ({why}); nothing was changed. A text stands in quotation marks: "paid".',
+            f'The value is no JSON ({problem}); nothing was changed. A text stands in quotation marks: "paid".',
             because="value",
         ) from None
-
-
-def _read_fraction(text: str) -> float:
-    """A fraction that is kept as it was typed.
-
-    Raises:
-        Invalid: duplicates would be given another number.
-    """
-    found = float(text)
-    if not math.isfinite(found) or Decimal(repr(found)) != Decimal(text):
-        raise Invalid(
-            f"The number {text[:40]} would not be kept exactly; nothing was changed. State it as a text, in quotation "
-            f"marks.",
-            because="value",
-        )
-    return found
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
 
 
 async def read_form(view: View) -> Given:
     """The fields of a form that was sent, of bounded size.
 
     Raises:
-        Invalid: it is no form, or too large.
+        Invalid: it is no form, too large, or holds what no store could keep.
     """
     kind = view.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _FORM:
         raise Invalid("A form is sent as a page sends it; nothing was changed.", because="form")
     text = (await read_bounded(view.request)).decode("utf-8", "replace")
     try:
-        return Given.of(parse_qsl(text, keep_blank_values=True, max_num_fields=2 * MOST + 50))
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=2 * MOST + 50)
     except ValueError:
         raise Invalid("The form has too many fields; nothing was changed.", because="form") from None
+    if any("\0" in text for pair in pairs for text in pair):
+        raise Invalid("A field holds a NUL character; nothing was changed.", because="form")
+    return Given.of(pairs)
 
 
 def check_form(view: View, given: Given) -> None:

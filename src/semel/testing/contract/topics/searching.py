@@ -313,8 +313,11 @@ class SearchContract(Contract):
             {"requester": b"web"},
             {"business_key": ("o", 1)},
             {"subjekt": "ann"},
+            {"subject": "ann\0"},
+            {"operation": "\ud800"},
+            {"tag": ("tenant", "\0")},
         ],
-        ids=str,
+        ids=ascii,
     )
     async def test_a_search_that_cannot_be_understood_is_refused(self, world: World, query: Mapping[str, Any]) -> None:
         for ask in (world.client().records, world.client().count, world.client().counts):
