@@ -19,6 +19,7 @@ from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import Message, RetryDelay, cancel_all
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
+    ANSWER_WITHIN,
     DELAY,
     RELEASE,
     SWEEP_EVERY,
@@ -104,6 +105,8 @@ def _refuse_many_servers(subscriber: Any) -> None:
 def _connect(subscriber: Any) -> Redis:
     state = subscriber._outer_config.connection  # noqa: SLF001 - what FastStream connects with
     given = {**state._options, "protocol": 2, "decode_responses": False}  # noqa: SLF001 - as above
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        given[name] = given.get(name) or ANSWER_WITHIN
     return Redis.from_pool(ConnectionPool(**given))
 
 

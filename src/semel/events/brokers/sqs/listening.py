@@ -300,6 +300,7 @@ class _Subscription(Subscription):
                 )
         finally:
             self._asked -= number
+            self._tell_of_room()
         found = reply.get("Messages", ())
         for raw in found:
             self._add(Held(raw, asked=asked, visibility=self._visibility))
@@ -352,6 +353,9 @@ class _Subscription(Subscription):
 
     def _forget(self, held: Held) -> None:
         self._held.discard(held)
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
         if self._free >= self._worth_asking:
             self._room.set()
 
