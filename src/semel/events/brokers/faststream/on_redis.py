@@ -41,6 +41,8 @@ with requires("semel.events.brokers.faststream", "redis"):
 
 IS_RABBITMQ: Final = False
 _BODY: Final = b"data"
+_UNREAD: Final = ">"
+"""What nobody of a group was given yet, as Redis says it."""
 
 
 def check(subscriber: Any) -> None:
@@ -67,6 +69,19 @@ def check(subscriber: Any) -> None:
             subscriber,
             "has no_ack=True: the server forgets an entry when it is read, so a crash loses it",
             "Leave it out, and write ack_policy=AckPolicy.MANUAL",
+        )
+    for name in ("min_idle_time", "claim_min_idle_time"):
+        if getattr(stream, name) is not None:
+            refuse(
+                subscriber,
+                f"has {name}=, by which FastStream takes entries that wait for their next attempt, before they are due",
+                "Leave it out: the inbox itself takes what a process left behind, after ack_wait= of inbox()",
+            )
+    if stream.last_id != _UNREAD:
+        refuse(
+            subscriber,
+            f"has last_id={stream.last_id!r}, by which FastStream reads nothing new from a group that is there already",
+            f"Leave it out, and make the group by XGROUP CREATE {stream.name} {stream.group} {stream.last_id} MKSTREAM",
         )
     demand_manual_policy(subscriber)
 
@@ -117,8 +132,7 @@ class _Settler(MessageSettler):
         super().__init__(served)
         stream = served.subscriber.stream_sub
         self._group = Group(self._connect, stream.name, stream.group, stream.consumer)
-        idle_ms = stream.min_idle_time or stream.claim_min_idle_time
-        self._ack_wait = served.ack_wait.total_seconds() if idle_ms is None else idle_ms / 1000
+        self._ack_wait = served.ack_wait.total_seconds()
         self._client: Redis | None = None
         self._deadlines: Deadlines | None = None
         self._sweeping: asyncio.Task[None] | None = None
