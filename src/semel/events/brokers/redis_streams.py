@@ -211,6 +211,7 @@ class _Subscription(Subscription):
         self._room = asyncio.Event()
         self._is_paused = False
         self._is_held_off = False
+        self._next_pass = 0.0
         self._may_have_more = False
         """Whether the server may count entries as ours that we do not know of: an answer was lost."""
         self._ready: list[bytes] = []
@@ -287,19 +288,16 @@ class _Subscription(Subscription):
 
     async def _sweep(self) -> None:
         """Look for what is due, and every third part of a deadline for what somebody left behind."""
-        loop = asyncio.get_running_loop()
-        next_pass = loop.time()
-        while not self._is_paused:
-            free = self._free
-            is_pass = loop.time() >= next_pass
-            if free > 0:
-                idle_ms = int(self._ack_wait * 1000) if is_pass else None
-                swept = await self._group.sweep(self._client, free, idle_ms=idle_ms, gone_after_ms=_GONE_AFTER_MS)
-                if swept is not None:
-                    self._receive(swept.entries)
-                    if swept.is_over:
-                        next_pass = loop.time() + self._ack_wait / 3
-            await asyncio.sleep(SWEEP_EVERY)
+        now = asyncio.get_running_loop().time
+        free = self._free
+        if free > 0:
+            idle_ms = int(self._ack_wait * 1000) if now() >= self._next_pass else None
+            swept = await self._group.sweep(self._client, free, idle_ms=idle_ms, gone_after_ms=_GONE_AFTER_MS)
+            if swept is not None:
+                self._receive(swept.entries)
+                if swept.is_over:
+                    self._next_pass = now() + self._ack_wait / 3
+        await asyncio.sleep(SWEEP_EVERY)
 
     def _receive(self, entries: Sequence[Any]) -> None:
         for id_, fields in entries:
