@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -25,7 +26,7 @@ from semel.core.record import NOTHING, Failure, Status, StoredRecord, Unknown
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
 from semel.engine.call_flow import Request, Result, terms_of
-from semel.engine.decorator import async_call_hook, sync_call_hook
+from semel.engine.decorator import async_call_function, async_call_hook, sync_call_function, sync_call_hook
 from semel.engine.sync_engine import SyncEngine
 from semel.errors import (
     ConcurrentModification,
@@ -55,7 +56,8 @@ from semel.events.delivery import (
 )
 from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event, compared_data, plain_event
-from semel.events.handlers import Handlers, async_call_handler, sync_call_handler
+from semel.events.handlers import Handlers
+from semel.handlers import WasCancelled, async_is_cut_off, sync_is_cut_off
 
 SERIAL: Final = "semel:serial"
 """The operation of the claims that keep events of one subject apart."""
@@ -261,7 +263,12 @@ class AsyncDeliveries:
         async def call_handler() -> None:
             try:
                 handler, given = delivery.arguments(self._engine.current(), session)
-                await async_call_handler(lambda: handler.function(**given))
+                await async_call_function(lambda: handler.function(**given))
+            except CancelledError as error:
+                if async_is_cut_off():
+                    raise
+                delivery.error = WasCancelled("what the handler waited for was cancelled, and not the handler")
+                raise delivery.error from error
             except Exception as error:
                 delivery.error = error
                 raise
@@ -610,7 +617,12 @@ class SyncDeliveries:
         def call_handler() -> None:
             try:
                 handler, given = delivery.arguments(self._engine.current(), session)
-                sync_call_handler(lambda: handler.function(**given))
+                sync_call_function(lambda: handler.function(**given))
+            except CancelledError as error:
+                if sync_is_cut_off():
+                    raise
+                delivery.error = WasCancelled("what the handler waited for was cancelled, and not the handler")
+                raise delivery.error from error
             except Exception as error:
                 delivery.error = error
                 raise

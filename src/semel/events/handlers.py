@@ -3,58 +3,22 @@
 - The parameters of a handler are given by name: `event`, `data`, `attempt` and `session`, each optional, in any order.
   Another name is refused at decoration.
 - `data` is decoded from JSON to its annotation before the handler is called; what does not decode never reaches it.
-- A cancellation that nobody asked of the one who calls is an error of the handler, like any other: it ends nobody else.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from semel.engine.decorator import async_call_function, name_of, resolved_hints, sync_call_function
+from semel.engine.decorator import name_of, resolved_hints
 from semel.errors import UsageError
 from semel.events.event import Event
 from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_pydantic, is_untyped, parameters_of
 
 PARAMETERS: Final = ("event", "data", "attempt", "session")
-
-
-class HandlerCancelled(Exception):
-    """What a handler waited for was cancelled, and nobody cancelled the handler."""
-
-    def __init__(self) -> None:
-        super().__init__("what the handler waited for was cancelled, by somebody who did not cancel the handler")
-
-
-async def async_call_handler(call: Callable[[], Any]) -> None:
-    """Call a handler that must give something to await, and await it.
-
-    Raises:
-        HandlerCancelled: a task or a future that it waited for was cancelled.
-    """
-    try:
-        await async_call_function(call)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise HandlerCancelled from error
-
-
-def sync_call_handler(call: Callable[[], Any]) -> None:
-    """Call a handler that must not give a coroutine.
-
-    Raises:
-        HandlerCancelled: an event loop that it ran was cancelled; threads are not.
-    """
-    try:
-        sync_call_function(call)
-    except asyncio.CancelledError as error:
-        raise HandlerCancelled from error
 
 
 Decoder = Callable[[Event], Any]

@@ -11,7 +11,7 @@ from semel import AsyncSemel, Semel
 from semel.events import Backoff, Consumer, Event
 from semel.events.brokers.listening import Message, run_listener
 from semel.events.event import JSON_EVENT
-from semel.events.handlers import HandlerCancelled
+from semel.handlers import WasCancelled
 from semel.stores.memory import MemoryStore
 from tests.unit.events.test_listening import Asked
 
@@ -37,7 +37,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_a_failure_like_any_other(
     consumer.on("registered")(wait_for_what_is_cancelled)
     first = await consumer.handle(EVENT)
     assert (first.action, first.status) == ("retry", "failed")
-    assert isinstance(first.error, HandlerCancelled)
+    assert isinstance(first.error, WasCancelled)
     assert first.retry_after is not None
     assert first.retry_after.total_seconds() == 7
     second = await consumer.handle(EVENT)
@@ -53,7 +53,7 @@ def test_the_same_holds_for_a_thread_that_runs_an_event_loop() -> None:
 
     done = consumer.handle(EVENT)
     assert (done.action, done.status) == ("retry", "failed")
-    assert isinstance(done.error, HandlerCancelled)
+    assert isinstance(done.error, WasCancelled)
 
 
 @pytest.mark.anyio
