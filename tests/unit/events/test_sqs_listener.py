@@ -14,6 +14,7 @@ from semel import AsyncSemel
 from semel.deadlines import Deadlines
 from semel.events import Consumer
 from semel.events.brokers.aws import Address
+from semel.events.brokers.sqs import listening
 from semel.events.brokers.sqs.listening import _Subscription
 from semel.events.brokers.sqs.messages import Held, MessageReader
 from semel.events.brokers.sqs.queues import Queue
@@ -107,3 +108,24 @@ async def test_deliveries_that_wait_in_vain_behind_a_wedged_handler_take_no_room
     await subscription._settler.finish()
     assert [held.handle for held in subscription._held if held not in (wedged, last)] == ["one"]
     assert client.visible == ["three"], "it would overtake the second, which is not ours any more"
+
+
+class SilentClient:
+    """Answers nothing."""
+
+    async def change_message_visibility_batch(self, **_: Any) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("it was answered")
+
+
+@pytest.mark.anyio
+async def test_an_end_waits_for_a_silent_service_no_longer_than_for_one_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listening, "_ANSWER_WITHIN", 0.01)
+    subscription = a_subscription(prefetch=12, concurrency=7)
+    subscription._settler = Settler(SilentClient(), "https://queue/billing.fifo", subscription._forget)
+    raw = {"ReceiptHandle": "one", "Body": "{}"}
+    subscription._settler.deliver_after(Held(raw, asked=time.monotonic(), visibility=30), 0)
+    await asyncio.wait_for(subscription.close(), LONG)
+    assert "SQS was not told of all messages" in caplog.text

@@ -348,7 +348,11 @@ class _Subscription(Subscription):
         if self._deadlines is not None:
             await self._deadlines.stop()
         if self._settler is not None:
-            await self._settler.finish()
+            try:
+                async with asyncio.timeout(_ANSWER_WITHIN):
+                    await self._settler.finish()
+            except TimeoutError:
+                log.warning("SQS was not told of all messages within %g s; the rest is delivered again", _ANSWER_WITHIN)
             self._settler.has_failed.cancel()
         await self._stack.aclose()
 
