@@ -56,7 +56,8 @@ check-tests:
 	$(BIN)/pytest -n auto -m "not slow" $(FAST) $(ARGS)
 
 verify: setup-dev ## all tests at full effort, the long proofs with them; prints what they ran
-	SEMEL_TEST_MYSQL=$${SEMEL_TEST_MYSQL:-1} SEMEL_EFFORT=full $(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 --durations-by-folder $(ARGS)
+	SEMEL_TEST_MYSQL=$${SEMEL_TEST_MYSQL:-1} SEMEL_TEST_NEWEST_REDIS=$${SEMEL_TEST_NEWEST_REDIS:-1} SEMEL_EFFORT=full \
+		$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout=14400 --durations-by-folder $(ARGS)
 
 bench: ## compare with the bare stores and with peers
 	@scripts/setup-system venv $(SERVERS)

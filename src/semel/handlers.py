@@ -1,7 +1,8 @@
-"""Handlers whose parameters are given by name, and data that is decoded to what they are annotated with."""
+"""Handlers whose parameters are given by name, data that is decoded to what they are annotated with, and their ends."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,21 @@ from semel.errors import UsageError
 
 class DoesNotDecode(Exception):
     """The data is not what its handler is annotated with."""
+
+
+class WasCancelled(Exception):
+    """Something that a handler waited for was cancelled, and not the handler itself: an error of it alone."""
+
+
+def async_is_cut_off() -> bool:
+    """Whether this task is being cancelled, or there is none to tell."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def sync_is_cut_off() -> bool:
+    """Nobody cancels a thread."""
+    return False
 
 
 def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str) -> frozenset[str]:

@@ -274,6 +274,20 @@ async def test_kafka_is_told_what_the_reference_says(action: str, monkeypatch: p
     assert waited == ([60.0] if action == "retry" else [])
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize(("interval_ms", "is_named"), [(300_000, True), (300_001, False)])
+async def test_a_handler_that_may_outlast_its_place_in_a_group_of_kafka_is_named(
+    interval_ms: int, is_named: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = FASTSTREAM["FastStream, Kafka (not run)"][3]
+    assert told == "cannot be extended: max_runtime must be below max_poll_interval_ms"
+    consumer = Consumer(AsyncSemel(MemoryStore()), "billing", max_runtime=timedelta(minutes=5))
+    given: dict[str, Any] = {"group_id": "billing", "max_poll_interval_ms": interval_ms}
+    subscriber = KafkaBroker().subscriber("events", ack_policy=AckPolicy.MANUAL, **given)
+    await on_kafka.make_settler(Served(subscriber, None, consumer, timedelta(seconds=1))).start()
+    assert ("max_poll_interval_ms" in caplog.text) == is_named
+
+
 def test_the_row_of_lambda_says_what_its_own_table_says() -> None:
     acknowledged, again, dead, _ = ROWS["AWS Lambda"]
     assert row_of("processed")[1] == acknowledged

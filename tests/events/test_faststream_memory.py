@@ -13,14 +13,14 @@ from faststream._internal.broker import BrokerUsecase
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage
 from faststream.kafka import KafkaBroker, TestKafkaBroker
 from faststream.nats import JStream, NatsBroker, PullSub, TestNatsBroker
-from faststream.rabbit import RabbitBroker, RabbitRouter, TestRabbitBroker
+from faststream.rabbit import RabbitBroker, RabbitQueue, RabbitRouter, TestRabbitBroker
 from faststream.redis import RedisBroker, StreamSub, TestRedisBroker
 from pydantic import BaseModel
 
 from semel import AsyncSemel, Semel
 from semel.errors import UsageError
 from semel.events import Event
-from semel.events.brokers.faststream import inbox
+from semel.events.brokers.faststream import inbox, on_rabbitmq
 from semel.events.brokers.faststream.middleware import Inbox
 from semel.stores.memory import MemoryStore
 from tests.events.faststream_cases import UNSAFE
@@ -382,6 +382,25 @@ async def test_a_policy_that_loses_messages_is_refused_in_tests_too(kind: str, p
     async with desk.kind.test_broker(desk.broker):
         with pytest.raises(UsageError, match=rf"Registered .*AckPolicy\.{policy.name}.*AckPolicy\.MANUAL"):
             await desk.send()
+
+
+@pytest.mark.parametrize(
+    ("queue", "named"),
+    [
+        (RabbitQueue("assets", exclusive=True), "deleted with its last consumer"),
+        (RabbitQueue("assets", auto_delete=True), "deleted with its last consumer"),
+        (RabbitQueue("assets", durable=False), "a restart of the broker deletes"),
+        (RabbitQueue("assets", durable=False, declare=False), ""),  # it is there, as somebody else made it
+        (RabbitQueue("assets"), ""),
+    ],
+    ids=["exclusive", "auto_delete", "not-durable", "not-declared", "usual"],
+)
+def test_a_queue_of_rabbitmq_that_does_not_last_is_named(
+    queue: RabbitQueue, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    on_rabbitmq.check(RabbitBroker().subscriber(queue, ack_policy=AckPolicy.MANUAL))
+    assert named in caplog.text
+    assert bool(named) == bool(caplog.text)
 
 
 @pytest.mark.parametrize(

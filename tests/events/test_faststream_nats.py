@@ -14,7 +14,9 @@ from faststream.nats import JStream, NatsBroker, PullSub
 from nats.js.api import AckPolicy as NatsAckPolicy
 from nats.js.api import ConsumerConfig
 
+from semel.deadlines import Deadlines
 from semel.errors import UsageError
+from semel.events.brokers.faststream import on_nats
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import Ledger
 from tests.events.faststream_cases import (
@@ -45,6 +47,11 @@ class NatsSite(Site):
             "config": ConsumerConfig(ack_wait=ACK_WAIT),
         }
         return broker.subscriber(f"{self.bench.name}.registered", **{**given, **settings})
+
+    async def make_queue(self, name: str, **settings: Any) -> None:
+        """Make a durable consumer that pushes to the members of a queue."""
+        config = ConsumerConfig(durable_name=name, deliver_group=name, deliver_subject=f"to.{self.bench.name}")
+        await self.bench.context.add_consumer(self.bench.name, config, **settings)
 
 
 @pytest.fixture
@@ -96,6 +103,49 @@ class TestOnNatsAlone:
         with pytest.raises(UsageError, match="batch"):
             async with site.running(an_inbox(), writing_to(Ledger()), pull_sub=PullSub(batch=True)):
                 pass
+
+    async def test_a_consumer_in_order_is_refused(self, site: NatsSite) -> None:
+        with pytest.raises(UsageError, match=r"ordered_consumer=True.*nothing was taken"):
+            async with site.running(
+                an_inbox(), writing_to(Ledger()), pull_sub=None, durable=None, ordered_consumer=True
+            ):
+                pass
+
+    async def test_a_queue_that_loses_messages_is_refused(self, site: NatsSite) -> None:
+        await site.make_queue("workers", ack_policy=NatsAckPolicy.NONE)
+        with pytest.raises(UsageError, match=r"'workers'.*ack_policy explicit"):
+            async with site.running(an_inbox(), writing_to(Ledger()), pull_sub=None, durable=None, queue="workers"):
+                pass
+
+    async def test_the_deadline_of_a_queue_is_that_of_the_broker(
+        self, site: NatsSite, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        every: list[float] = []
+
+        def make(*given: Any, **settings: Any) -> Deadlines:
+            every.append(settings["every"])
+            return Deadlines(*given, **settings)
+
+        monkeypatch.setattr(on_nats, "Deadlines", make)
+        await site.make_queue("workers", ack_wait=6.0)
+        given: dict[str, Any] = {"pull_sub": None, "durable": None, "queue": "workers", "config": None}
+        async with site.running(an_inbox(), writing_to(Ledger()), **given):
+            assert every == [2.0]
+
+    @pytest.mark.parametrize(
+        ("given", "is_named"),
+        [
+            ({"durable": None, "pull_sub": None}, True),
+            ({"durable": None, "pull_sub": None, "queue": "workers"}, False),
+            ({}, False),
+        ],
+        ids=["neither", "queue", "durable"],
+    )
+    async def test_a_subscriber_whose_place_the_broker_forgets_is_named(
+        self, site: NatsSite, given: dict[str, Any], is_named: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with site.running(an_inbox(), writing_to(Ledger()), **given):
+            assert ("has no durable=" in caplog.text) == is_named
 
     @pytest.mark.parametrize("policy", [NatsAckPolicy.NONE, NatsAckPolicy.ALL])
     async def test_a_durable_consumer_that_loses_messages_is_refused(

@@ -209,6 +209,23 @@ class TestOnRedisAlone:
             async with site.running(an_inbox(), writing_to(Ledger()), of_stream={name: True}):
                 pass
 
+    @pytest.mark.parametrize(
+        ("given", "instead"),
+        [
+            ({"min_idle_time": 1000}, "ack_wait="),
+            ({"claim_min_idle_time": 1000}, "ack_wait="),
+            ({"last_id": "0"}, "XGROUP CREATE .* billing 0 MKSTREAM"),
+        ],
+        ids=["min_idle_time", "claim_min_idle_time", "last_id"],
+    )
+    @pytest.mark.filterwarnings("ignore:.*polling_interval")
+    async def test_reading_by_which_entries_come_too_early_or_never_is_refused(
+        self, site: RedisSite, given: dict[str, Any], instead: str
+    ) -> None:
+        with pytest.raises(UsageError, match=rf"{next(iter(given))}=.*nothing was taken.*{instead}"):
+            async with site.running(an_inbox(), writing_to(Ledger()), of_stream=given):
+                pass
+
     async def test_a_policy_of_the_broker_is_refused_like_one_of_a_subscriber(self, site: RedisSite) -> None:
         broker = site.broker(site.bench.url, middlewares=[an_inbox()], ack_policy=AckPolicy.ACK)
         broker.subscriber(stream=StreamSub(site.bench.name, group="billing", consumer="w"))(writing_to(Ledger()))

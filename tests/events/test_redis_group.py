@@ -12,8 +12,7 @@ from semel.events.brokers import redis_group
 from semel.events.brokers.redis_group import LEAVE, WAITING, Group
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import Ledger, a_consumer, an_event, publish
-from tests.events.test_redis_streams import RedisBench
-from tests.servers.redis import Keys
+from tests.events.test_redis_streams import SERVERS, RedisBench
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -60,10 +59,11 @@ class Stream:
         return None if swept is None else ([id_ for id_, _ in swept.entries], swept.is_over)
 
 
-@pytest.fixture
-async def stream(redis_keys: Keys) -> AsyncIterator[Stream]:
-    client = Redis.from_url(redis_keys.plain_url, protocol=2)
-    bench = RedisBench(redis_keys, client)
+@pytest.fixture(params=SERVERS)
+async def stream(request: pytest.FixtureRequest) -> AsyncIterator[Stream]:
+    keys = request.getfixturevalue(request.param)
+    client = Redis.from_url(keys.plain_url, protocol=2)
+    bench = RedisBench(keys, client)
     await bench.make()
     await client.xgroup_create(bench.name, "billing", id="0", mkstream=True)
     yield Stream(bench)

@@ -4,18 +4,15 @@ What always holds: MariaDB is never taken for MySQL, and nothing is fetched unas
 """
 
 import os
-import subprocess
-from pathlib import Path
 
-from tests.servers import programs
+from tests.servers import unstable
 from tests.servers.databases import Endpoint
 from tests.servers.mariadb import MysqlClient, MysqlKindOfServer
-from tests.servers.programs import Programs, ServerMissing
-from tests.servers.room import ROOT, Room
+from tests.servers.programs import ServerMissing
+from tests.servers.room import Room
 from tests.servers.server import Options, arguments
 from tests.servers.service import DatabaseService
 
-TREE = programs.UNPACKED / "mysql"
 _WISH = "SEMEL_TEST_MYSQL"
 
 
@@ -31,11 +28,11 @@ class MysqlServer(MysqlKindOfServer):
         return [*self._program(), *arguments([], settings, self.options.settings)]
 
     def _program(self) -> list[str]:
-        libraries = next(iter(TREE.glob("usr/lib/*-linux-gnu")))
+        tree = self.programs.tree
         return [
-            self.programs["loader"], "--library-path", str(libraries), self.programs["mysqld"], "--no-defaults",
-            f"--datadir={self.data}", f"--lc-messages-dir={TREE}/usr/share/mysql",
-            f"--plugin-dir={TREE}/usr/lib/mysql/plugin", "--secure-file-priv=NULL",
+            *unstable.command(self.programs, "mysqld"), "--no-defaults",
+            f"--datadir={self.data}", f"--lc-messages-dir={tree}/usr/share/mysql",
+            f"--plugin-dir={tree}/usr/lib/mysql/plugin", "--secure-file-priv=NULL",
         ]  # fmt: skip
 
 
@@ -59,19 +56,8 @@ class Mysql(DatabaseService):
                 "MySQL itself was not asked for, so it is not tested (MariaDB is apart). "
                 f"Fetch one with {_WISH}=1, or name one: {self.variable}=mysql://user:password@host/"
             )
-        server = MysqlServer(_obtain(), room.folder("mysql"), Options(), MysqlClient())
+        server = MysqlServer(
+            unstable.obtain("mysql", "usr/sbin/mysqld"), room.folder("mysql"), Options(), MysqlClient()
+        )
         server.launch()
         return server.endpoint
-
-
-def _obtain() -> Programs:
-    done = subprocess.run([str(ROOT / "scripts" / "unpack-mysql")], capture_output=True, text=True, check=False)
-    loader = next(iter(TREE.glob("usr/lib*/ld-linux-*.so.*")), None)
-    mysqld = TREE / "usr" / "sbin" / "mysqld"
-    if done.returncode or loader is None or not _is_open(loader, mysqld):
-        raise ServerMissing(f"MySQL could not be fetched, so it is not tested.\n{done.stderr[-1000:]}".rstrip())
-    return Programs({"loader": loader, "mysqld": mysqld})
-
-
-def _is_open(*paths: Path) -> bool:
-    return all(path.exists() and programs.is_open_to_all(path) for path in paths)

@@ -32,6 +32,7 @@ from tests.servers.rabbitmq import Rabbitmq, RabbitmqServer
 from tests.servers.redis import Keys, Redis, RedisServer
 from tests.servers.redis_cluster import ClusterKeys, RedisCluster, RunningCluster
 from tests.servers.redis_cluster import running as running_cluster
+from tests.servers.redis_newest import NewestRedis
 from tests.servers.redis_sentinel import Watched
 from tests.servers.redis_sentinel import running as running_sentinel
 from tests.servers.room import Room
@@ -73,6 +74,14 @@ def mysql(room: Room) -> Iterator[Databases]:
 def redis_keys(room: Room) -> Iterator[Keys]:
     """The Redis of this run: `.url` leads to keys of this worker, `.empty()` removes them."""
     keys = obtain_or_skip(Redis(), room)
+    yield keys
+    keys.empty()
+
+
+@pytest.fixture(scope="session")
+def newest_redis_keys(room: Room) -> Iterator[Keys]:
+    """The newest Redis that the environment names or asks for, in the same form."""
+    keys = obtain_or_skip(NewestRedis(), room)
     yield keys
     keys.empty()
 

@@ -118,9 +118,11 @@ class RedisServer(Server):
         if "cluster-enabled" in self.options.settings:
             settings["cluster-port"] = self.bus  # by default it is among those that outgoing connections take
         words = arguments([], settings, self.options.settings)
-        # Debian has one program under several names, and it does what it is called; the path found is the real one.
-        program = str(Path(self.programs["redis-server"]).with_name("redis-server"))
-        return [program, *(part for word in words for part in word.split("=", 1))]
+        return [*self.program(), *(part for word in words for part in word.split("=", 1))]
+
+    def program(self) -> list[str]:
+        """What is run; Debian has one program under several names, and it does what it is called."""
+        return [str(Path(self.programs["redis-server"]).with_name("redis-server"))]  # what was found is the real one
 
     def describe(self) -> Endpoint:
         return Endpoint(f"redis://{HOST}:{self.port}/", str(self.folder / "server.log"))

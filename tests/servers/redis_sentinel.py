@@ -34,7 +34,7 @@ class SentinelServer(RedisServer):
         note = self.data / "sentinel.conf"
         if not note.exists():
             self.prepare_with(["sh", "-c", 'printf "%s\\n" "$@" > ' + str(note), "-", *map(" ".join, _lines(settings))])
-        return [str(Path(self.programs["redis-server"]).with_name("redis-server")), str(note), "--sentinel"]
+        return [*self.program(), str(note), "--sentinel"]
 
     def where_its_data_is(self) -> str:
         told = said(self.endpoint.url, "INFO", "server").decode().splitlines()

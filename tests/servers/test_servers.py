@@ -22,6 +22,7 @@ from tests.servers.ministack import Ministack, Tables
 from tests.servers.plugin import obtain_or_skip
 from tests.servers.postgresql import Postgresql
 from tests.servers.programs import ServerMissing
+from tests.servers.redis import Keys
 from tests.servers.room import ROOT, Room
 from tests.servers.server import Server
 from tests.servers.service import Service, not_there
@@ -71,6 +72,11 @@ def test_the_server_of_the_run_answers(databases: Databases) -> None:
 def test_mysql_is_not_mariadb(mysql: Databases) -> None:
     ((version,),) = mysql.admin("SELECT VERSION()", mysql.url)
     assert "MariaDB" not in version
+
+
+def test_the_newest_redis_has_commands_that_stable_suites_lack(newest_redis_keys: Keys) -> None:
+    arguments = newest_redis_keys.said("COMMAND", "DOCS", "XADD")
+    assert b"IDMP" in repr(arguments).encode()
 
 
 @BOTH

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from threading import Event as SyncEvent
 
+from semel.handlers import WasCancelled, async_is_cut_off, sync_is_cut_off
+
 __all__ = [
     "AsyncEvent",
     "SyncEvent",
@@ -24,21 +26,6 @@ __all__ = [
     "sync_run_side_by_side",
     "sync_spawn",
 ]
-
-
-class WasCancelled(Exception):
-    """Something that a handler waited for was cancelled, and not the handler itself: an error of its item alone."""
-
-
-def async_is_cut_off() -> bool:
-    """Whether this task is being cancelled, or there is none to tell."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
-def sync_is_cut_off() -> bool:
-    """Nobody cancels a thread."""
-    return False
 
 
 async def async_run_side_by_side(work: Callable[[], Awaitable[None]], count: int, _stop: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -56,6 +57,7 @@ from semel.events.delivery import (
 from semel.events.disposition import Disposition, Ending
 from semel.events.event import Event, compared_data, plain_event
 from semel.events.handlers import Handlers
+from semel.handlers import WasCancelled, async_is_cut_off, sync_is_cut_off
 
 SERIAL: Final = "semel:serial"
 """The operation of the claims that keep events of one subject apart."""
@@ -262,6 +264,11 @@ class AsyncDeliveries:
             try:
                 handler, given = delivery.arguments(self._engine.current(), session)
                 await async_call_function(lambda: handler.function(**given))
+            except CancelledError as error:
+                if async_is_cut_off():
+                    raise
+                delivery.error = WasCancelled("what the handler waited for was cancelled, and not the handler")
+                raise delivery.error from error
             except Exception as error:
                 delivery.error = error
                 raise
@@ -611,6 +618,11 @@ class SyncDeliveries:
             try:
                 handler, given = delivery.arguments(self._engine.current(), session)
                 sync_call_function(lambda: handler.function(**given))
+            except CancelledError as error:
+                if sync_is_cut_off():
+                    raise
+                delivery.error = WasCancelled("what the handler waited for was cancelled, and not the handler")
+                raise delivery.error from error
             except Exception as error:
                 delivery.error = error
                 raise

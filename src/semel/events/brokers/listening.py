@@ -276,7 +276,9 @@ class Listener:
     async def _watch(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except Exception as error:  # noqa: BLE001 - it ends the listener, and leaves `async with`
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            raise  # of us, or of the whole program
+        except BaseException as error:  # noqa: BLE001 - it ends the listener, and leaves `async with`
             if not self._has_failed.done():
                 self._has_failed.set_exception(error)
 

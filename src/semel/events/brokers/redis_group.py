@@ -33,6 +33,8 @@ with requires("semel.events.brokers.redis_group", "redis"):
 
 WAITING: Final = "semel-waiting"
 """The member of a group that has what has to wait."""
+ANSWER_WITHIN: Final = 5.0
+"""Seconds that a server is waited for: not every release of the client stops waiting by itself."""
 SWEEP_EVERY: Final = 0.2
 """Seconds between two looks for what is due."""
 _SWEEP_LEASE_MS: Final = 2000

@@ -37,6 +37,7 @@ from semel.events.brokers.listening import (
 )
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
+    ANSWER_WITHIN,
     DELAY,
     LEAVE,
     SWEEP_EVERY,
@@ -175,7 +176,14 @@ async def _eviction_policy(client: Redis) -> str | None:
 
 
 def _connecting(url: str, options: dict[str, Any]) -> Callable[[], Redis]:
-    return lambda: Redis.from_url(url, **{**options, "protocol": 2})  # answers have one shape there
+    within = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
+    return lambda: Redis.from_url(url, **{**within, **options, "protocol": 2})  # answers have one shape there
+
+
+def _longest_block_of(client: Redis) -> int:
+    """For how many milliseconds a read may wait for entries: for less than the client waits for an answer."""
+    within = client.connection_pool.connection_kwargs.get("socket_timeout")
+    return _BLOCK_MS if within is None else max(1, min(_BLOCK_MS, int(within * 500)))
 
 
 async def _forget_connections(client: Redis) -> None:
@@ -197,11 +205,13 @@ class _Subscription(Subscription):
         self._dead_letter_stream = dead_letter_stream
         self._take: Callable[[Message], None] = lambda _: None
         self._client = group.connect()
+        self._block_ms = _longest_block_of(self._client)
         self._deadlines = Deadlines(group.connect_extender, every=ack_wait / 3, longest=longest)
         self._held: set[bytes] = set()
         self._room = asyncio.Event()
         self._is_paused = False
         self._is_held_off = False
+        self._next_pass = 0.0
         self._may_have_more = False
         """Whether the server may count entries as ours that we do not know of: an answer was lost."""
         self._ready: list[bytes] = []
@@ -263,7 +273,7 @@ class _Subscription(Subscription):
         count = self._prefetch if rereads else free
         try:
             found: Any = await self._client.xreadgroup(
-                self._group.name, self._group.member, streams, count=count, block=None if rereads else _BLOCK_MS
+                self._group.name, self._group.member, streams, count=count, block=None if rereads else self._block_ms
             )
         except BaseException:
             self._may_have_more = True
@@ -278,19 +288,16 @@ class _Subscription(Subscription):
 
     async def _sweep(self) -> None:
         """Look for what is due, and every third part of a deadline for what somebody left behind."""
-        loop = asyncio.get_running_loop()
-        next_pass = loop.time()
-        while not self._is_paused:
-            free = self._free
-            is_pass = loop.time() >= next_pass
-            if free > 0:
-                idle_ms = int(self._ack_wait * 1000) if is_pass else None
-                swept = await self._group.sweep(self._client, free, idle_ms=idle_ms, gone_after_ms=_GONE_AFTER_MS)
-                if swept is not None:
-                    self._receive(swept.entries)
-                    if swept.is_over:
-                        next_pass = loop.time() + self._ack_wait / 3
-            await asyncio.sleep(SWEEP_EVERY)
+        now = asyncio.get_running_loop().time
+        free = self._free
+        if free > 0:
+            idle_ms = int(self._ack_wait * 1000) if now() >= self._next_pass else None
+            swept = await self._group.sweep(self._client, free, idle_ms=idle_ms, gone_after_ms=_GONE_AFTER_MS)
+            if swept is not None:
+                self._receive(swept.entries)
+                if swept.is_over:
+                    self._next_pass = now() + self._ack_wait / 3
+        await asyncio.sleep(SWEEP_EVERY)
 
     def _receive(self, entries: Sequence[Any]) -> None:
         for id_, fields in entries:

@@ -8,7 +8,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from semel.deadlines import Deadlines
-from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse
+from semel.events.brokers.faststream.settling import (
+    MessageSettler,
+    Served,
+    demand_manual_policy,
+    refuse,
+    warn,
+)
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import Message
 from semel.events.brokers.nats import ACK_WAIT, check_acknowledgements, connect_extender, read_stream
@@ -50,6 +56,23 @@ def check(subscriber: Any) -> None:
             f"its handler ended",
             "Leave it out, or make it explicit",
         )
+    if subscriber.extra_options.get("ordered_consumer"):
+        refuse(
+            subscriber,
+            "has ordered_consumer=True: the broker waits for no acknowledgement, so a crash loses what was delivered",
+            'Leave it out, and write durable="NAME"',
+        )
+    if _durable_of(subscriber) is None:
+        warn(
+            subscriber,
+            "has no durable=, so the broker forgets how far it has read when it stops, and begins again where "
+            "deliver_policy says",
+        )
+
+
+def _durable_of(subscriber: Any) -> str | None:
+    """What the broker knows the place of a subscriber in its stream by; the members of a queue share one."""
+    return subscriber.extra_options.get("durable") or subscriber.queue or None
 
 
 def make_settler(served: Served) -> MessageSettler:
@@ -65,7 +88,7 @@ async def read_limits(subscriber: Any, broker: Any, management: str | None) -> B
         UsageError: there is no such stream.
     """
     servers, options = _connection_of(broker)
-    return await read_stream(servers, subscriber.stream.name, subscriber.extra_options.get("durable"), **options)
+    return await read_stream(servers, subscriber.stream.name, _durable_of(subscriber), **options)
 
 
 def _connection_of(broker: Any) -> tuple[str | list[str], dict[str, Any]]:
@@ -88,7 +111,7 @@ class _Settler(MessageSettler):
     async def start(self) -> None:
         subscriber = self._served.subscriber
         ack_wait = subscriber.config.ack_wait or ACK_WAIT.total_seconds()
-        if durable := subscriber.extra_options.get("durable"):
+        if durable := _durable_of(subscriber):
             with suppress(NotFoundError):  # then FastStream makes it, with what was declared
                 info = await subscriber.jetstream.consumer_info(subscriber.stream.name, durable)
                 check_acknowledgements(info, durable)

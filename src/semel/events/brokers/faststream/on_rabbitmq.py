@@ -36,6 +36,8 @@ def check(subscriber: Any) -> None:
     demand_manual_policy(subscriber)
     if subscriber.queue.exclusive or subscriber.queue.auto_delete:
         warn(subscriber, "takes from a queue that is deleted with its last consumer, and all its messages with it")
+    elif subscriber.queue.declare and not subscriber.queue.durable:
+        warn(subscriber, "makes a queue that a restart of the broker deletes, and all its messages with it (durable)")
 
 
 def make_settler(served: Served) -> MessageSettler:

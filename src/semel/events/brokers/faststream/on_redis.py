@@ -19,6 +19,7 @@ from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import Message, RetryDelay, cancel_all
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
+    ANSWER_WITHIN,
     DELAY,
     RELEASE,
     SWEEP_EVERY,
@@ -40,6 +41,8 @@ with requires("semel.events.brokers.faststream", "redis"):
 
 IS_RABBITMQ: Final = False
 _BODY: Final = b"data"
+_UNREAD: Final = ">"
+"""What nobody of a group was given yet, as Redis says it."""
 
 
 def check(subscriber: Any) -> None:
@@ -66,6 +69,19 @@ def check(subscriber: Any) -> None:
             subscriber,
             "has no_ack=True: the server forgets an entry when it is read, so a crash loses it",
             "Leave it out, and write ack_policy=AckPolicy.MANUAL",
+        )
+    for name in ("min_idle_time", "claim_min_idle_time"):
+        if getattr(stream, name) is not None:
+            refuse(
+                subscriber,
+                f"has {name}=, by which FastStream takes entries that wait for their next attempt, before they are due",
+                "Leave it out: the inbox itself takes what a process left behind, after ack_wait= of inbox()",
+            )
+    if stream.last_id != _UNREAD:
+        refuse(
+            subscriber,
+            f"has last_id={stream.last_id!r}, by which FastStream reads nothing new from a group that is there already",
+            f"Leave it out, and make the group by XGROUP CREATE {stream.name} {stream.group} {stream.last_id} MKSTREAM",
         )
     demand_manual_policy(subscriber)
 
@@ -104,6 +120,8 @@ def _refuse_many_servers(subscriber: Any) -> None:
 def _connect(subscriber: Any) -> Redis:
     state = subscriber._outer_config.connection  # noqa: SLF001 - what FastStream connects with
     given = {**state._options, "protocol": 2, "decode_responses": False}  # noqa: SLF001 - as above
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        given[name] = given.get(name) or ANSWER_WITHIN
     return Redis.from_pool(ConnectionPool(**given))
 
 
@@ -114,8 +132,7 @@ class _Settler(MessageSettler):
         super().__init__(served)
         stream = served.subscriber.stream_sub
         self._group = Group(self._connect, stream.name, stream.group, stream.consumer)
-        idle_ms = stream.min_idle_time or stream.claim_min_idle_time
-        self._ack_wait = served.ack_wait.total_seconds() if idle_ms is None else idle_ms / 1000
+        self._ack_wait = served.ack_wait.total_seconds()
         self._client: Redis | None = None
         self._deadlines: Deadlines | None = None
         self._sweeping: asyncio.Task[None] | None = None

@@ -126,6 +126,12 @@ class Groups:
         line.append(message)
         return before
 
+    def drop_lost(self, group: str | None) -> list[Message]:
+        """Those that wait in a group from the first on that others may have been given, the last first."""
+        line = self._lines.get(group or "", deque())
+        lost = next((place for place in range(1, len(line)) if not line[place].token.is_ours), len(line))
+        return [line.pop() for _ in range(len(line) - lost)]
+
     def next_after(self, held: Held) -> Message | None:
         """The next one of the same group."""
         line = self._lines.get(held.group or "")
@@ -300,6 +306,7 @@ class _Subscription(Subscription):
                 )
         finally:
             self._asked -= number
+            self._tell_of_room()
         found = reply.get("Messages", ())
         for raw in found:
             self._add(Held(raw, asked=asked, visibility=self._visibility))
@@ -310,11 +317,16 @@ class _Subscription(Subscription):
         self._held.add(held)
         headers, body = self._reader.read(held.raw)
         message = Message(headers, body, held)
-        # On a standard queue a group says nothing of the order.
-        before = self._groups.admit(message) if self._queue.is_fifo else None
+        before = self._wait_for_turn(message) if self._queue.is_fifo else None  # else groups say nothing of the order
         self._deadlines.hold(held, behind=before)
         if before is None:
             self._take(message)
+
+    def _wait_for_turn(self, message: Message) -> Held | None:
+        """The one that it has to wait for; what came before and waited in vain, behind a wedged handler, is let go."""
+        for lost in self._groups.drop_lost(message.token.group):
+            self._deliver_after(lost, timedelta())
+        return self._groups.admit(message)
 
     async def pause(self) -> None:
         self._is_paused = True
@@ -336,7 +348,11 @@ class _Subscription(Subscription):
         if self._deadlines is not None:
             await self._deadlines.stop()
         if self._settler is not None:
-            await self._settler.finish()
+            try:
+                async with asyncio.timeout(_ANSWER_WITHIN):
+                    await self._settler.finish()
+            except TimeoutError:
+                log.warning("SQS was not told of all messages within %g s; the rest is delivered again", _ANSWER_WITHIN)
             self._settler.has_failed.cancel()
         await self._stack.aclose()
 
@@ -352,6 +368,9 @@ class _Subscription(Subscription):
 
     def _forget(self, held: Held) -> None:
         self._held.discard(held)
+        self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
         if self._free >= self._worth_asking:
             self._room.set()
 
