@@ -18,8 +18,9 @@ from redis.asyncio import Redis
 from semel import AsyncSemel
 from semel.errors import UsageError
 from semel.events import Event
+from semel.events.brokers.redis_group import RELEASE, Group
 from semel.stores.memory import MemoryStore
-from tests.events.broker_cases import Ledger, an_event, is_empty, publish, until
+from tests.events.broker_cases import LONG, Ledger, an_event, is_empty, publish, until
 from tests.events.faststream_cases import (
     ACK_WAIT,
     FastStreamCases,
@@ -180,6 +181,33 @@ class TestOnRedisAlone:
             await until(lambda: is_empty(site.bench), "the second run is acknowledged")
             assert entered == [1, 2]
             may_end.set()
+
+    async def test_what_is_given_back_at_a_stop_is_not_cut_off_by_another_stop(
+        self, site: RedisSite, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """FastStream cancels the handler that stopped its subscriber, where somebody else stops it, too."""
+        reached, may_go_on, given_back, run = asyncio.Event(), asyncio.Event(), list[str](), Group.run
+
+        async def run_slowly(self: Group, client: Any, script: str, *values: Any) -> Any:
+            if script is RELEASE:
+                reached.set()
+                await may_go_on.wait()
+                given_back.append(self.stream)
+            return await run(self, client, script, *values)
+
+        async def registered() -> None:
+            raise StopConsume
+
+        monkeypatch.setattr(Group, "run", run_slowly)
+        await publish(site.bench, an_event())
+        async with site.running(an_inbox(), registered) as subscriber:
+            await asyncio.wait_for(reached.wait(), LONG)
+            other = asyncio.create_task(subscriber.stop())
+            for _ in range(100):
+                await asyncio.sleep(0)  # so far as it comes
+            may_go_on.set()
+            await asyncio.wait_for(other, LONG)
+            assert given_back == [site.bench.name]
 
     async def test_an_entry_of_faststream_itself_is_read(self, site: RedisSite) -> None:
         ledger, (headers, body) = Ledger(), an_event().to_headers()

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -67,6 +68,7 @@ class Inbox:
         self._settings = settings
         self._brokers: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
         self._settlers: WeakKeyDictionary[Any, MessageSettler] = WeakKeyDictionary()
+        self._stopping: WeakKeyDictionary[Any, asyncio.Task[None]] = WeakKeyDictionary()
         self.consumer = self._make_consumer(name)
         self._consumers = {name: self.consumer}
 
@@ -142,10 +144,18 @@ class Inbox:
         self._settlers[subscriber] = settler
 
     async def stop(self, subscriber: Any) -> None:
-        """End it."""
+        """End it. Who stops it meanwhile waits for the same end.
+
+        A handler can stop its own subscriber, and FastStream cancels that handler where somebody else stops the
+        subscriber too: a task of its own is not cut off, so that everything is given back.
+        """
         settler = self._settlers.pop(subscriber, None)
         if settler is not None:
-            await settler.stop()
+            self._stopping[subscriber] = asyncio.create_task(settler.stop(asyncio.current_task()))
+        stopping = self._stopping.get(subscriber)
+        if stopping is not None:
+            await asyncio.shield(stopping)
+            self._stopping.pop(subscriber, None)
 
     async def deliver(
         self,

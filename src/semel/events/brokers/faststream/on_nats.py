@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -124,7 +125,7 @@ class _Settler(MessageSettler):
         servers, options = _connection_of(self._served.broker)
         return lambda: connect_extender(servers, options)
 
-    async def stop(self) -> None:
+    async def stop(self, asked_by: asyncio.Task[Any] | None) -> None:  # noqa: ARG002 - its handlers are FastStream's
         if self._deadlines is not None:
             await self._deadlines.stop()
             self._deadlines = None

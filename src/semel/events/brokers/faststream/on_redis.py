@@ -151,11 +151,11 @@ class _Settler(MessageSettler):
         self._deadlines.start()
         self._sweeping = asyncio.create_task(self._sweep(self._client))
 
-    async def stop(self) -> None:
+    async def stop(self, asked_by: asyncio.Task[Any] | None) -> None:
         if self._sweeping is not None:
             await cancel_all([self._sweeping])
         # A handler that stops its subscriber does it from one of these, which ends by itself.
-        await cancel_all([task for task in self._handed_over if task is not asyncio.current_task()])
+        await cancel_all([task for task in self._handed_over if task is not asked_by])
         if self._deadlines is not None:
             await self._deadlines.stop()
         if self._client is not None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -45,8 +46,8 @@ class MessageSettler(Settler):
             UsageError: settings of the broker would lose messages.
         """
 
-    async def stop(self) -> None:
-        """End it."""
+    async def stop(self, asked_by: asyncio.Task[Any] | None) -> None:
+        """End it. The task that asked for it may be one of a handler, and waits for it."""
 
     def parts_of(self, message: StreamMessage[Any]) -> tuple[Mapping[str, Any], bytes]:
         """The headers and the body of a message, as its producer sent them."""
