@@ -8,6 +8,7 @@ explores the small worlds to the end as well, with their whole budget of faults;
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import SystemRandom
 
 import pytest
 
@@ -33,6 +34,14 @@ def test_a_run_is_the_same_however_many_processes_share_it() -> None:
     count = 2_500 if FULL else 1_500  # more than one process takes at a time
     alone, shared = verify(count, seed=3, workers=0), verify(count, seed=3, workers=2)
     assert (alone.moves, alone.seen) == (shared.moves, shared.seen)
+
+
+def test_no_schedule_asks_the_machine_for_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(_source: SystemRandom) -> float:
+        raise AssertionError("drawn outside the choices of the schedule")
+
+    monkeypatch.setattr(SystemRandom, "random", draw)
+    assert not verify(1_500, seed=3, workers=0).failing
 
 
 def test_a_run_that_does_not_reach_everything_is_no_pass() -> None:

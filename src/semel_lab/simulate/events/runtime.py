@@ -17,9 +17,11 @@ from semel.core.store import Store
 from semel.engine.async_engine import AsyncEngine, AsyncSemelBase
 from semel.engine.background import HeldLease
 from semel.engine.call_flow import CallFlow
+from semel.engine.clock import RetryBudget
 from semel.engine.runtime import AsyncRuntimes
 from semel_lab.simulate.decorated_caller import Silent
 from semel_lab.simulate.events.database import Wish
+from semel_lab.simulate.process import whole
 from semel_lab.simulate.world import SECOND
 
 
@@ -34,6 +36,7 @@ def make_semel(database: Timed, new_nonce: Callable[[], bytes], check_alive: Cal
     engine = AsyncEngine(
         cast("Store", database), clock=cast("Any", _Clock(database)), observer=Silent(), new_nonce=new_nonce
     )
+    engine.retry_budget = RetryBudget(whole)
     engine._use_runtimes(cast("AsyncRuntimes", _Runtimes(check_alive)))
     return cast("AsyncSemel", AsyncSemelBase(engine))
 
