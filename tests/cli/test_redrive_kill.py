@@ -65,11 +65,11 @@ def test_redriving_all_goes_on_after_its_process_was_killed(tmp_path: Path, wher
         killed = redrive(at)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         done += at if where == "committed" else at - 1
-        assert booked(path) == ids[:done], "it died where it was told to"
+        assert len(set(booked(path))) == len(booked(path)) == done, "it died where it was told to"
     for _ in range(2):  # the second time it is over
         ended = redrive(0)
         assert f"{ITEMS} done, 0 refused, 0 failed" in ended.stdout, ended.stderr
         assert ended.returncode == 0
-        assert booked(path) == ids
+        assert sorted(booked(path)) == sorted(ids)  # what the dead one had claimed may come after the others
     with Semel(path) as semel:
         assert list(Consumer(semel, "billing").dead_letters()) == []
