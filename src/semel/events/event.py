@@ -478,7 +478,7 @@ def _read_time(value: object) -> datetime | None:
         return None
     try:
         time = msgspec.convert(value, datetime)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeError):
         time = None
     if time is None or time.tzinfo is None:
         raise EventInvalid(

@@ -20,11 +20,12 @@ SQS = {"eventSource": "aws:sqs", "messageId": "m-1", "receiptHandle": "r-1", "ev
     "invocation",
     [
         {"id": "e-1", "source": "/s", "detail-type": "registered", "detail": {"name": HALF}},
+        {"id": "e-1", "source": "/s", "detail-type": "registered", "detail": {}, "time": HALF},
         {"Records": [{**SQS, "body": HALF}]},
         {"Records": [{**SQS, "body": HALF, "messageAttributes": ATTRIBUTES}]},
         {"Records": [{"eventSource": "aws:kinesis", "kinesis": {"sequenceNumber": "1", "data": HALF}}]},
     ],
-    ids=["eventbridge", "sqs", "sqs with headers", "kinesis"],
+    ids=["eventbridge", "time of eventbridge", "sqs", "sqs with headers", "kinesis"],
 )
 def test_half_a_character_is_a_dead_letter(invocation: dict[str, Any]) -> None:
     consumer: Consumer[Semel] = Consumer(Semel(MemoryStore()), "billing")
