@@ -41,6 +41,16 @@ def test_a_server_that_is_silent_is_not_waited_for_without_an_end(
     assert connect(f"{URL}?{name}=8", {}).connection_pool.connection_kwargs[name] == 8
 
 
+@pytest.mark.parametrize("connect", [as_listened, as_under_faststream])
+def test_answers_have_one_shape_whatever_an_address_asks_for(connect: Callable[[str, dict[str, Any]], Any]) -> None:
+    for url, given in (
+        (f"{URL}?protocol=3&decode_responses=yes", {}),
+        (URL, {"protocol": 3, "decode_responses": True}),
+    ):
+        settings = connect(url, given).connection_pool.connection_kwargs
+        assert (settings["protocol"], settings["decode_responses"]) == (2, False)
+
+
 class QuietServer:
     """Has no entries, and notes for how long it was asked to wait for some."""
 

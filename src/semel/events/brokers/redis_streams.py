@@ -50,13 +50,15 @@ from semel.extras import requires
 from semel.validation import Duration, to_timedelta
 
 with requires("semel.events.brokers.redis_streams", "redis"):
-    from redis.asyncio import Redis
+    from redis.asyncio import ConnectionPool, Redis
     from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 
 ACK_WAIT: Final = timedelta(seconds=30)
 _BODY: Final = b"data"
+_ONE_SHAPE: Final = {"protocol": 2, "decode_responses": False}
+"""By which answers have the shape that is read here."""
 _BLOCK_MS: Final = 2000
 _GONE_AFTER_MS: Final = 3_600_000
 _GROUP_IS_GONE: Final = ("NOGROUP", "UNBLOCKED")
@@ -177,7 +179,13 @@ async def _eviction_policy(client: Redis) -> str | None:
 
 def _connecting(url: str, options: dict[str, Any]) -> Callable[[], Redis]:
     within = {"socket_timeout": ANSWER_WITHIN, "socket_connect_timeout": ANSWER_WITHIN}
-    return lambda: Redis.from_url(url, **{**within, **options, "protocol": 2})  # answers have one shape there
+
+    def connect() -> Redis:
+        pool = ConnectionPool.from_url(url, **{**within, **options})
+        pool.connection_kwargs.update(_ONE_SHAPE)  # here, because what a URL says goes before what is given beside it
+        return Redis.from_pool(pool)
+
+    return connect
 
 
 def _longest_block_of(client: Redis) -> int:
