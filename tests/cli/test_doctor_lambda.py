@@ -122,6 +122,23 @@ def test_a_stream_that_gives_up_before_the_consumer_has_to_be_fixed(
     assert (code, found["retries"]["verdict"]) == (verdict == "fix", verdict)
 
 
+@pytest.mark.parametrize("age", [-1, None])
+def test_a_stream_whose_records_are_given_for_as_long_as_it_has_them_is_fine(
+    service: Service, ask: Ask, age: int | None
+) -> None:
+    given = {} if age is None else {"MaximumRecordAgeInSeconds": age}
+    service.triggered_by(STREAM, MaximumRetryAttempts=-1, **given, **REPORTS)
+    assert "expired messages" not in ask()[1]
+
+
+def test_an_age_above_which_lambda_drops_records_is_noted(service: Service, ask: Ask) -> None:
+    service.triggered_by(STREAM, MaximumRetryAttempts=-1, MaximumRecordAgeInSeconds=7200, **REPORTS)
+    code, found = ask("--consumer", "shop:consumer")
+    assert (code, found["expired messages"]["verdict"]) == (0, "note")
+    assert "dropped after 2h (MaximumRecordAgeInSeconds), processed or not" in found["expired messages"]["found"]
+    assert "-1" in found["expired messages"]["advice"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("visibility", "verdict"), [("30", "ok"), ("29", "note")])
 def test_a_queue_is_compared_with_the_time_of_an_invocation(

@@ -34,6 +34,7 @@ class Trigger:
         is_enabled: whether it invokes the function at the moment.
         reports_failures: whether Lambda reads which records failed.
         most_retries: after how many retries Lambda gives a batch of a stream up; None: never, or it is of no stream.
+        oldest: the age from which on Lambda drops records of a stream; None: there is none, or it is of no stream.
     """
 
     service: str
@@ -42,6 +43,7 @@ class Trigger:
     is_enabled: bool
     reports_failures: bool
     most_retries: int | None
+    oldest: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def _reason_of(error: ClientError) -> str:
 
 def _trigger_of(mapping: Mapping[str, Any]) -> Trigger:
     _, _, service, region, _, resource = (str(mapping.get("EventSourceArn", "")) + ":::::").split(":")[:6]
-    retries = mapping.get("MaximumRetryAttempts")
+    retries, age = mapping.get("MaximumRetryAttempts"), mapping.get("MaximumRecordAgeInSeconds")
     return Trigger(
         service=service,
         region=region,
@@ -112,4 +114,5 @@ def _trigger_of(mapping: Mapping[str, Any]) -> Trigger:
         is_enabled=mapping.get("State") in ("Enabled", "Enabling", "Creating", "Updating"),
         reports_failures=_FAILURES in mapping.get("FunctionResponseTypes", ()),
         most_retries=None if retries is None or retries < 0 else int(retries),
+        oldest=None if age is None or age < 0 else timedelta(seconds=int(age)),
     )

@@ -71,6 +71,8 @@ def _about_trigger(trigger: Any, longest: timedelta, compared: Compared) -> list
         findings.append(Finding("triggers", f"{name}: disabled", "note", "nothing is taken from there"))
     if trigger.service == "kinesis":
         findings.append(_about_retries(name, trigger.most_retries, compared))
+        if trigger.oldest is not None:
+            findings.append(_about_age(name, trigger.oldest))
     else:
         findings += _about_queue(trigger, longest, compared)
     return findings
@@ -95,6 +97,13 @@ def _about_retries(name: str, most: int | None, compared: Compared) -> Finding:
     advice = "set it to -1: Lambda drops a batch after so many, and the consumer ends what fails by max_attempts"
     is_short = compared.max_attempts is not None and most < compared.max_attempts
     return Finding("retries", text, "fix" if is_short else "note", advice)
+
+
+def _about_age(name: str, oldest: timedelta) -> Finding:
+    """That Lambda drops records of a stream which nobody was given."""
+    text = f"{name}: dropped after {span(oldest)} (MaximumRecordAgeInSeconds), processed or not"
+    advice = "set it to -1: while the function cannot work, or is behind, no dead letter is made of what is dropped"
+    return Finding("expired messages", text, "note", advice)
 
 
 def _about_queue(trigger: Any, longest: timedelta, compared: Compared) -> list[Finding]:
