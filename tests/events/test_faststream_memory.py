@@ -13,7 +13,7 @@ from faststream._internal.broker import BrokerUsecase
 from faststream.exceptions import AckMessage, NackMessage, RejectMessage
 from faststream.kafka import KafkaBroker, TestKafkaBroker
 from faststream.nats import JStream, NatsBroker, PullSub, TestNatsBroker
-from faststream.rabbit import RabbitBroker, RabbitQueue, RabbitRouter, TestRabbitBroker
+from faststream.rabbit import QueueType, RabbitBroker, RabbitQueue, RabbitRouter, TestRabbitBroker
 from faststream.redis import RedisBroker, StreamSub, TestRedisBroker
 from pydantic import BaseModel
 
@@ -401,6 +401,24 @@ def test_a_queue_of_rabbitmq_that_does_not_last_is_named(
     on_rabbitmq.check(RabbitBroker().subscriber(queue, ack_policy=AckPolicy.MANUAL))
     assert named in caplog.text
     assert bool(named) == bool(caplog.text)
+
+
+A_STREAM = RabbitQueue("assets", queue_type=QueueType.STREAM, durable=True)
+
+
+@pytest.mark.parametrize("offset", [None, "next", "last"])
+def test_a_stream_of_rabbitmq_of_which_a_crash_loses_messages_is_refused(offset: str | None) -> None:
+    given: dict[str, Any] = {} if offset is None else {"consume_args": {"x-stream-offset": offset}}
+    subscriber = RabbitBroker().subscriber(A_STREAM, ack_policy=AckPolicy.MANUAL, **given)
+    with pytest.raises(UsageError, match=rf"begins at '{offset or 'next'}'.*nothing was taken.*\"first\""):
+        on_rabbitmq.check(subscriber)
+
+
+@pytest.mark.parametrize("offset", ["first", 7, "7D"])
+def test_a_stream_of_rabbitmq_that_is_read_again_is_not_refused(offset: Any, caplog: pytest.LogCaptureFixture) -> None:
+    args = {"x-stream-offset": offset}
+    on_rabbitmq.check(RabbitBroker().subscriber(A_STREAM, ack_policy=AckPolicy.MANUAL, consume_args=args))
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(

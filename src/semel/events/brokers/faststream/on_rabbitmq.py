@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, warn
+from semel.events.brokers.faststream.settling import MessageSettler, Served, demand_manual_policy, refuse, warn
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import AFTER_NOTHING, Message
 from semel.events.brokers.rabbitmq import DELAY_WITHIN, DelayQueues, check_runtime, unless_lost
@@ -25,6 +25,10 @@ with requires("semel.events.brokers.faststream", "aio_pika"):
 IS_RABBITMQ: Final = True
 _PROPERTIES: Final = ("message_id", "correlation_id", "app_id", "type")
 """What AMQP keeps beside the headers, and other brokers among them."""
+_OFFSET: Final = "x-stream-offset"
+_NEXT: Final = "next"
+_TOO_LATE: Final = (_NEXT, "last")
+"""Where reading a stream may begin behind a message that was not processed to its end."""
 
 
 def check(subscriber: Any) -> None:
@@ -34,6 +38,14 @@ def check(subscriber: Any) -> None:
         UsageError: it would.
     """
     demand_manual_policy(subscriber)
+    begins = subscriber.consume_args.get(_OFFSET, _NEXT)
+    if (subscriber.queue.arguments or {}).get("x-queue-type") == "stream" and begins in _TOO_LATE:
+        refuse(
+            subscriber,
+            f"takes from a stream, and begins at {begins!r}: the broker keeps no place of a stream, so a crash loses "
+            f"what was not processed to its end",
+            f'Write consume_args={{"{_OFFSET}": "first"}}; what was processed before is left out',
+        )
     if subscriber.queue.exclusive or subscriber.queue.auto_delete:
         warn(subscriber, "takes from a queue that is deleted with its last consumer, and all its messages with it")
     elif subscriber.queue.declare and not subscriber.queue.durable:
