@@ -63,6 +63,19 @@ async def site(nats: Broker) -> AsyncIterator[NatsSite]:
     await connection.close()
 
 
+@pytest.fixture
+def every(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How many seconds are between two extensions, of each subscriber that starts."""
+    seconds: list[float] = []
+
+    def make(*given: Any, **settings: Any) -> Deadlines:
+        seconds.append(settings["every"])
+        return Deadlines(*given, **settings)
+
+    monkeypatch.setattr(on_nats, "Deadlines", make)
+    return seconds
+
+
 class TestFastStreamOnNats(FastStreamCases):
     """What holds on every broker."""
 
@@ -117,20 +130,20 @@ class TestOnNatsAlone:
             async with site.running(an_inbox(), writing_to(Ledger()), pull_sub=None, durable=None, queue="workers"):
                 pass
 
-    async def test_the_deadline_of_a_queue_is_that_of_the_broker(
-        self, site: NatsSite, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        every: list[float] = []
-
-        def make(*given: Any, **settings: Any) -> Deadlines:
-            every.append(settings["every"])
-            return Deadlines(*given, **settings)
-
-        monkeypatch.setattr(on_nats, "Deadlines", make)
+    async def test_the_deadline_of_a_queue_is_that_of_the_broker(self, site: NatsSite, every: list[float]) -> None:
         await site.make_queue("workers", ack_wait=6.0)
         given: dict[str, Any] = {"pull_sub": None, "durable": None, "queue": "workers", "config": None}
         async with site.running(an_inbox(), writing_to(Ledger()), **given):
             assert every == [2.0]
+
+    @pytest.mark.parametrize("durable", ["billing", None])
+    async def test_the_deadline_of_a_consumer_that_is_not_there_yet_is_the_first_that_it_is_made_with(
+        self, site: NatsSite, every: list[float], durable: str | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config = ConsumerConfig(backoff=[6.0, 60.0], max_deliver=5)
+        async with site.running(an_inbox(), writing_to(Ledger()), config=config, durable=durable):
+            assert every == [2.0]
+        assert "gives a message up after 5 deliveries" in caplog.text
 
     @pytest.mark.parametrize(
         ("given", "is_named"),

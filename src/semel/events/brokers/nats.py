@@ -421,6 +421,11 @@ def check_acknowledgements(info: ConsumerInfo, name: str) -> None:
             f"The durable consumer {name!r} has the acknowledgement policy {_text(config.ack_policy)!r}: a message "
             f"would count as done before its handler ended; nothing was taken. Make it with ack_policy explicit."
         )
+    warn_of_limit(config, name)
+
+
+def warn_of_limit(config: ConsumerConfig, name: str) -> None:
+    """Say it where the broker gives messages up before the consumer does."""
     if config.max_deliver is not None and config.max_deliver > 0:
         log.warning(
             "the broker gives a message up after %d deliveries (max_deliver of %s), also those that only had to wait; "

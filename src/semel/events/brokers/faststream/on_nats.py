@@ -13,12 +13,19 @@ from semel.events.brokers.faststream.settling import (
     MessageSettler,
     Served,
     demand_manual_policy,
+    describe,
     refuse,
     warn,
 )
 from semel.events.brokers.limits import BrokerLimits
 from semel.events.brokers.listening import Message
-from semel.events.brokers.nats import ACK_WAIT, check_acknowledgements, connect_extender, read_stream
+from semel.events.brokers.nats import (
+    ACK_WAIT,
+    check_acknowledgements,
+    connect_extender,
+    read_stream,
+    warn_of_limit,
+)
 from semel.extras import requires
 
 with requires("semel.events.brokers.faststream", "nats"):
@@ -110,16 +117,27 @@ class _Settler(MessageSettler):
         self._deadlines: Deadlines | None = None
 
     async def start(self) -> None:
-        subscriber = self._served.subscriber
-        ack_wait = subscriber.config.ack_wait or ACK_WAIT.total_seconds()
-        if durable := _durable_of(subscriber):
-            with suppress(NotFoundError):  # then FastStream makes it, with what was declared
-                info = await subscriber.jetstream.consumer_info(subscriber.stream.name, durable)
-                check_acknowledgements(info, durable)
-                ack_wait = info.config.ack_wait or ack_wait
+        ack_wait = await self._read_ack_wait()
         longest = self._served.consumer.policy.max_runtime.total_seconds()
         self._deadlines = Deadlines(self._connecting(), every=ack_wait / 3, longest=longest)
         self._deadlines.start()
+
+    async def _read_ack_wait(self) -> float:
+        """After how many seconds the broker delivers a message again: a consumer that is there says so.
+
+        Raises:
+            UsageError: it would lose messages.
+        """
+        subscriber = self._served.subscriber
+        if durable := _durable_of(subscriber):
+            with suppress(NotFoundError):
+                info = await subscriber.jetstream.consumer_info(subscriber.stream.name, durable)
+                check_acknowledgements(info, durable)
+                return info.config.ack_wait or ACK_WAIT.total_seconds()
+        declared = subscriber.config  # what FastStream makes one with
+        warn_of_limit(declared, durable or describe(subscriber))
+        first: float | None = declared.backoff[0] if declared.backoff else declared.ack_wait  # as the broker does
+        return first or ACK_WAIT.total_seconds()
 
     def _connecting(self) -> Callable[[], Any]:
         servers, options = _connection_of(self._served.broker)
