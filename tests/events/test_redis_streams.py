@@ -106,6 +106,11 @@ class TestOnRedisAlone:
             async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), no_ack=True):
                 pass
 
+    async def test_dead_letters_that_would_come_again_are_refused(self, bench: RedisBench) -> None:
+        with pytest.raises(UsageError, match="dead_letter_stream"):
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), dead_letter_stream=bench.name):
+                pass
+
     async def test_a_key_that_is_no_stream_is_named(self, bench: RedisBench) -> None:
         name = f"{bench.name}-nowhere"
         with pytest.raises(UsageError, match="cannot be read as a stream"):

@@ -118,6 +118,13 @@ class TestOnSqsAlone:
             async with bench.listen(consumer, dead_letter_queue="nowhere"):
                 pass
 
+    @pytest.mark.parametrize("by_url", [False, True])
+    async def test_dead_letters_that_would_come_again_are_refused(self, bench: SqsBench, by_url: bool) -> None:
+        same = bench.queues.url_of(bench.name) if by_url else bench.name
+        with pytest.raises(UsageError, match="dead_letter_queue"):
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), dead_letter_queue=same):
+                pass
+
     async def test_a_queue_that_hides_nothing_is_refused(self, sqs: Queues) -> None:
         bench = SqsBench(sqs, VisibilityTimeout="0")
         with pytest.raises(UsageError, match="visibility"):

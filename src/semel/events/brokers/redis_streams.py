@@ -103,12 +103,17 @@ async def listen(
         options: of `redis.asyncio.Redis.from_url`.
 
     Raises:
-        UsageError: something is set so that entries would be lost.
+        UsageError: something is set so that entries would be lost, or dead letters come again for ever.
     """
     if no_ack:
         raise UsageError(
             "no_ack=True has the server forget an entry when it is read, so that a crash loses it; nothing was taken. "
             "Leave it out."
+        )
+    if dead_letter_stream == stream:
+        raise UsageError(
+            f"dead_letter_stream is {stream!r}, which is listened to, so that the copy of a dead letter would be "
+            f"delivered and copied again and again; nothing was taken. Name another stream."
         )
     subscription = _Subscription(
         Group(_connecting(url, options), stream, group or consumer.name),

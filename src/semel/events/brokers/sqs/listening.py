@@ -211,15 +211,20 @@ class _Subscription(Subscription):
         self._deadlines.start()
 
     def _check(self) -> None:
-        """Refuse a queue that gives every message to everybody at once, and warn of limits that SQS has of its own.
+        """Refuse what would give messages to everybody, or for ever, and warn of limits that SQS has of its own.
 
         Raises:
-            UsageError: its visibility time-out is 0.
+            UsageError: the visibility time-out is 0, or dead letters go where they came from.
         """
         if not self._visibility:
             raise UsageError(
                 f"The queue {self._name!r} has a visibility time-out of 0 s, so that SQS gives a message to others "
                 f"while its handler runs; nothing was taken. Give visibility=."
+            )
+        if self._dead_letters is not None and self._dead_letters.url == self._queue.url:
+            raise UsageError(
+                f"dead_letter_queue is {self._name!r}, which is listened to, so that the copy of a dead letter would "
+                f"be delivered and copied again and again; nothing was taken. Name another queue."
             )
         receives, attempts = self._queue.most_receives, self._policy.max_attempts
         if receives is not None and (attempts is None or receives <= attempts):
