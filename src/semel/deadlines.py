@@ -119,9 +119,18 @@ class Deadlines:
         return token in self._held and token not in self._due()
 
     async def stop(self) -> None:
-        """End the thread and wait for it."""
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._stop)
+        """End the thread and wait for it, and for no other: those of the event loop may all be in wedged handlers."""
+        if self._thread.ident is None:
+            return
+        loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def stop() -> None:
+            self._stop()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(has_ended.set)
+
+        threading.Thread(target=stop, name="semel-deadlines-end", daemon=True).start()
+        await has_ended.wait()
 
     def _stop(self) -> None:
         self._ready.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -59,3 +60,23 @@ def test_a_thread_that_cannot_connect_ends_when_nothing_is_held() -> None:
     with deadlines.extending("another"):
         assert connections.tried.wait(60), "and another begins"
     asyncio.run(deadlines.stop())
+
+
+def test_the_end_does_not_wait_for_handlers_that_take_all_threads_of_the_loop() -> None:
+    connections, may_end = Connections(), threading.Event()
+    deadlines = Deadlines(connections.connect, every=EVERY, longest=60)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        wedged = asyncio.create_task(asyncio.to_thread(may_end.wait, 60))
+        await asyncio.sleep(0)  # it is begun
+        deadlines.start()
+        try:
+            async with asyncio.timeout(10):
+                await deadlines.stop()
+        finally:
+            may_end.set()
+        assert await wedged
+
+    asyncio.run(main())
