@@ -209,6 +209,25 @@ class TestOnRedisAlone:
             await asyncio.wait_for(other, LONG)
             assert given_back == [site.bench.name]
 
+    async def test_what_is_held_is_given_back_where_the_stop_is_not_waited_for(self, site: RedisSite) -> None:
+        entered, may_end = asyncio.Event(), asyncio.Event()
+
+        async def registered() -> None:
+            entered.set()
+            await may_end.wait()
+
+        await publish(site.bench, an_event())
+        async with site.running(an_inbox(), registered) as subscriber:
+            await asyncio.wait_for(entered.wait(), LONG)
+            stopping = asyncio.create_task(subscriber.stop())
+            await asyncio.sleep(0)  # it waits for the handler
+            stopping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stopping
+            pending = await site.bench.client.xpending_range(site.bench.name, "billing", "-", "+", 10)
+            assert [one["consumer"] for one in pending] == [b"semel-waiting"]
+            may_end.set()
+
     async def test_an_entry_of_faststream_itself_is_read(self, site: RedisSite) -> None:
         ledger, (headers, body) = Ledger(), an_event().to_headers()
         async with site.running(an_inbox(), writing_to(ledger)), site.broker(site.bench.url) as broker:

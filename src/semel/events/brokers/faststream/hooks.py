@@ -65,10 +65,12 @@ async def _start_subscriber(original: Method, subscriber: Any) -> None:
 
 
 async def _stop_subscriber(original: Method, subscriber: Any) -> None:
-    """Waits for handlers that run, whose deadlines are extended until then."""
-    await original(subscriber)
-    if inbox := inbox_of(subscriber):
-        await inbox.stop(subscriber)
+    """Waits for handlers that run, whose deadlines are extended until then, or until nobody waits any more."""
+    try:
+        await original(subscriber)
+    finally:
+        if inbox := inbox_of(subscriber):
+            await inbox.stop(subscriber)
 
 
 def inbox_of(subscriber: Any) -> Inbox | None:
