@@ -60,6 +60,8 @@ def look_at(reader: Reader, name: str) -> None:
         page.screenshot(path=ARTIFACTS / f"{name}-{'dark' if is_dark else 'light'}.png", full_page=True)
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    outside = "links => links.filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.textContent)"
+    assert page.locator(".places a").evaluate_all(outside) == []
     if FULL:
         check_access(reader)
     page.screenshot(path=ARTIFACTS / f"{name}-telephone.png", full_page=True)
@@ -73,6 +75,35 @@ def test_a_page_is_for_everybody_in_both_themes_and_on_a_telephone(reader: Reade
     page = reader.opens(place)
     expect(page.locator("h1")).to_have_text(title)
     look_at(reader, name)
+
+
+APART: Final = """
+texts => {
+    const boxes = texts.filter(text => text.checkVisibility()).map(text => [text.textContent, text.getBoundingClientRect()]);
+    const small = boxes.filter(([, box]) => box.height < 9).map(([words]) => words);
+    const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+    const met = boxes.filter(([, a], place) => boxes.slice(place + 1).some(([, b]) => !apart(a, b)));
+    return [boxes.length > 0, small, met.map(([words]) => words)];
+}
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_words_of_a_chart_can_be_read_and_do_not_meet(reader: Reader, width: int) -> None:
+    page = reader.opens("/overview")
+    page.set_viewport_size({"width": width, "height": 800})
+    for chart in page.locator("svg.chart").all():
+        assert chart.locator("text").evaluate_all(APART) == [True, [], []], chart.get_attribute("aria-label")
+
+
+def test_what_is_focused_hides_no_hint(reader: Reader) -> None:
+    record = reader.site.in_doubt("hinted")
+    page = reader.opens(f"/act?do=cancel&target={record.reference}", "operator")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    ring = "one => parseFloat(getComputedStyle(one).outlineWidth) + parseFloat(getComputedStyle(one).outlineOffset)"
+    reason, hint = page.locator("#reason"), page.locator("#reason-hint")
+    top, bottom = (one.evaluate("one => one.getBoundingClientRect()") for one in (reason, hint))
+    assert top["top"] - reason.evaluate(ring) >= bottom["bottom"]
 
 
 def test_a_record_has_its_time_line_its_links_and_what_can_be_done(reader: Reader) -> None:
