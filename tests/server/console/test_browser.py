@@ -79,7 +79,8 @@ def test_a_page_is_for_everybody_in_both_themes_and_on_a_telephone(reader: Reade
 
 APART: Final = """
 texts => {
-    const boxes = texts.filter(text => text.checkVisibility()).map(text => [text.textContent, text.getBoundingClientRect()]);
+    const shown = texts.filter(text => text.checkVisibility());
+    const boxes = shown.map(text => [text.textContent, text.getBoundingClientRect()]);
     const small = boxes.filter(([, box]) => box.height < 9).map(([words]) => words);
     const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
     const met = boxes.filter(([, a], place) => boxes.slice(place + 1).some(([, b]) => !apart(a, b)));

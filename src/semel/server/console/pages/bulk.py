@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from semel.core.events.letters import REASONS
 from semel.core.store import Capability
+from semel.server.api.views import RefusalView
 from semel.server.bulk import MOST_ITEMS, PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
 from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
@@ -112,7 +113,7 @@ async def show_bulk(view: View) -> Response:
         "bulk.html",
         here="/batches",
         bulk=_row(progress),
-        refusals=refusals,
+        refusals=[RefusalView.of(one) for one in refusals],
         changes=[(name, _CHANGES[name]) for name in changes.get(progress.status.state, ())] if may_change else [],
     )
 
