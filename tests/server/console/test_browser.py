@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from semel import AsyncSemel, Policy, Semel, errors
 from semel.server.process import make_server_app
@@ -214,20 +214,38 @@ def test_rows_that_come_to_an_empty_page_can_be_chosen_and_decided_about(reader:
     expect(page.locator("main")).to_contain_text("1 of 1 would be done")
 
 
-def test_a_promise_that_does_not_hold_is_red(browser: Browser, filled: Path, tmp_path: Path) -> None:
-    shutil.copy(filled, tmp_path / "shop.db")
+@contextmanager
+def doctor_of(url: str, browser: Browser) -> Iterator[Page]:
+    """The page of the doctor of a server that lets everybody in."""
     settings = ServerSettings(authentication=False)
-    app = make_server_app(AsyncSemel(tmp_path / "shop.db"), settings, due=lambda now: now + timedelta(hours=1))
+    app = make_server_app(AsyncSemel(url), settings, due=lambda now: now + timedelta(hours=1))
     with served(app) as address:
         page = browser.new_page()
         page.goto(f"{address}/doctor")
-        expect(page.get_by_role("status").filter(has_text="to be fixed")).to_be_visible()
-        row = page.locator("tbody tr").filter(has_text="everybody who reaches it is an admin")
-        expect(row.locator(".badge.bad")).to_have_text("fix")
+        yield page
+        page.close()
+
+
+def test_a_promise_that_does_not_hold_is_red(browser: Browser, filled: Path, tmp_path: Path) -> None:
+    shutil.copy(filled, tmp_path / "shop.db")
+    with doctor_of(f"sqlite:///{tmp_path}/shop.db?synchronous=NORMAL", browser) as page:
+        expect(page.get_by_role("status").filter(has_text="before every promise holds here")).to_be_visible()
+        row = page.locator("[data-live=promises] tr").filter(has_text="outcome per key")
+        expect(row.locator(".badge.bad")).to_have_text("does not hold")
+        expect(row).to_contain_text("see: synchronous")
         for is_dark in (False, True):
             page.emulate_media(color_scheme="dark" if is_dark else "light")
             page.screenshot(path=ARTIFACTS / f"doctor-red-{'dark' if is_dark else 'light'}.png", full_page=True)
-        page.close()
+
+
+def test_what_breaks_no_promise_is_red_by_itself(browser: Browser, filled: Path, tmp_path: Path) -> None:
+    shutil.copy(filled, tmp_path / "shop.db")
+    with doctor_of(f"sqlite:///{tmp_path}/shop.db", browser) as page:
+        told = page.get_by_role("status").filter(has_text="to be fixed")
+        expect(told).to_have_text("1 thing has to be fixed; every promise holds here.")
+        row = page.locator("[data-live=findings] tr").filter(has_text="everybody who reaches it is an admin")
+        expect(row.locator(".badge.bad")).to_have_text("fix")
+        expect(page.locator("[data-live=promises] .badge.bad")).to_have_count(0)
 
 
 def test_the_finished_steps_of_a_record_are_in_its_time_line(reader: Reader) -> None:
