@@ -58,8 +58,9 @@ def look_at(reader: Reader, name: str) -> None:
         page.emulate_media(color_scheme="dark" if is_dark else "light")
         check_access(reader, CONTRAST if is_dark and not FULL else RULES)
         page.screenshot(path=ARTIFACTS / f"{name}-{'dark' if is_dark else 'light'}.png", full_page=True)
-    page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for width in (800, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     outside = "links => links.filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.textContent)"
     assert page.locator(".places a").evaluate_all(outside) == []
     if FULL:
@@ -95,6 +96,15 @@ def test_the_words_of_a_chart_can_be_read_and_do_not_meet(reader: Reader, width:
     page.set_viewport_size({"width": width, "height": 800})
     for chart in page.locator("svg.chart").all():
         assert chart.locator("text").evaluate_all(APART) == [True, [], []], chart.get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1280, 1920])
+def test_the_figures_of_each_operation_are_not_cut_off(reader: Reader, width: int) -> None:
+    page = reader.opens("/overview")
+    page.set_viewport_size({"width": width, "height": 800})
+    table = page.locator("[data-live=by-operation]")
+    assert table.evaluate("part => part.scrollWidth <= part.clientWidth")
+    expect(table.locator("tbody tr").first).to_contain_text("ms")
 
 
 def test_what_is_focused_hides_no_hint(reader: Reader) -> None:
