@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
@@ -22,6 +23,7 @@ from tests.servers.redis import Keys
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 HOST: Final = "console.example"
+SAME: Final = {"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}
 ADMIN: Final = User("adam", {"admin"})
 HOLD: Final = Policy(in_doubt="hold")
 FINAL: Final = Policy(final_errors=(ValueError,))
@@ -169,3 +171,27 @@ async def test_a_store_without_an_audit_chain_is_looked_at_and_nothing_more(
         assert "do=cancel" in page
         assert "discarded" in letters
         assert asked.status_code == 200
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REFUSED if kind not in WITHOUT_CHAIN])
+async def test_a_decision_is_made_with_its_reason_and_written_down(
+    client: httpx.AsyncClient, semel: AsyncSemel, kind: str
+) -> None:
+    del kind
+    record = await semel.read("doubt", operation="charge", scope="acme")
+    assert record is not None
+    asked = (await client.get(f"/act?do=cancel&target={record.reference}")).text
+    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', asked)) | {"reason": "no money left"}
+    done = await client.post("/act", data=form, headers=SAME)
+    assert done.headers["location"] == f"/records/{record.reference}?done=cancel"
+    page = (await client.get(done.headers["location"])).text
+    assert "Resolved: cancelled" in page
+    assert "no money left" in page
+    assert "no money left" in (await client.get(f"/audit?target={record.reference}")).text
+    assert "In doubt: charge" not in (await client.get("/")).text
+    letters = (await client.get("/events/letters?consumer=billing")).text
+    (letter,) = set(re.findall(r'name="letter" value="(\w+)"', letters))
+    asked = (await client.get(f"/act?do=discard&consumer=billing&letter={letter}")).text
+    form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', asked)) | {"reason": "a test"}
+    assert "1 of 1 done" in (await client.post("/act", data=form, headers=SAME)).text
+    assert "Nothing needs a person." in (await client.get("/")).text
