@@ -332,6 +332,7 @@ def test_the_keyboard_is_enough(reader: Reader) -> None:
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("/")
     expect(page.locator("#find")).to_be_focused()
+    expect(page.locator("#find")).to_have_attribute("placeholder", re.compile("^Reference, business key"))  # and no key
     page.keyboard.type(record.reference[:16])
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/records/{record.reference}")
