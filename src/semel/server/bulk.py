@@ -325,6 +325,8 @@ class BulkActions:
         `after` is the number of the last one of the page before; 0 is the beginning. Without `limit` they are all.
         """
         self._actions.demand(user, Permission.LIST)
+        if not self._actions.has(Capability.BATCH):
+            return ()
         found: list[StoredBatch] = []
         for scope in self._actions.scopes_asked(user, None):
             of_scope = self._batches(scope, None, after, newest_first=newest_first)
@@ -586,6 +588,8 @@ class BulkActions:
         return not consumer or consumer in self._actions.consumers
 
     async def _known(self, scope: str, id_: str) -> BulkProgress | None:
+        if not self._actions.has(Capability.BATCH):
+            return None
         try:
             batch: Batch[AsyncSemel] = await Batches(self._actions.semel, scope or SHARED).get(id_)
         except RecordNotFound:

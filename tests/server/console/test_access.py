@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -310,6 +311,14 @@ def test_an_empty_console_says_that_there_is_nothing() -> None:
         assert "No record matches." in client.get("/records").text
         assert "No dead letters." in client.get("/events").text
         assert "No batches." in client.get("/batches").text
+
+
+def test_what_has_happened_is_never_said_to_come(tmp_path: Path) -> None:
+    with Semel(tmp_path / "shop.db") as semel:
+        semel.run("first", lambda: 1, operation="charge", fingerprint=None)
+    with alone(AsyncSemel(tmp_path / "shop.db"), lambda _: User("adam", {"admin"})) as client:
+        text = " ".join(re.sub("<[^>]*>", " ", client.get("/doctor").text).split())
+    assert "Looked at just now ; at most twice in a minute." in text  # after the page was asked for
 
 
 def test_who_asks_may_be_found_by_a_coroutine() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from semel import AsyncSemel, Policy, Semel, errors
 from semel.server.process import make_server_app
@@ -58,8 +58,11 @@ def look_at(reader: Reader, name: str) -> None:
         page.emulate_media(color_scheme="dark" if is_dark else "light")
         check_access(reader, CONTRAST if is_dark and not FULL else RULES)
         page.screenshot(path=ARTIFACTS / f"{name}-{'dark' if is_dark else 'light'}.png", full_page=True)
-    page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for width in (800, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = "links => links.filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.textContent)"
+    assert page.locator(".places a").evaluate_all(outside) == []
     if FULL:
         check_access(reader)
     page.screenshot(path=ARTIFACTS / f"{name}-telephone.png", full_page=True)
@@ -73,6 +76,45 @@ def test_a_page_is_for_everybody_in_both_themes_and_on_a_telephone(reader: Reade
     page = reader.opens(place)
     expect(page.locator("h1")).to_have_text(title)
     look_at(reader, name)
+
+
+APART: Final = """
+texts => {
+    const shown = texts.filter(text => text.checkVisibility());
+    const boxes = shown.map(text => [text.textContent, text.getBoundingClientRect()]);
+    const small = boxes.filter(([, box]) => box.height < 9).map(([words]) => words);
+    const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+    const met = boxes.filter(([, a], place) => boxes.slice(place + 1).some(([, b]) => !apart(a, b)));
+    return [boxes.length > 0, small, met.map(([words]) => words)];
+}
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_words_of_a_chart_can_be_read_and_do_not_meet(reader: Reader, width: int) -> None:
+    page = reader.opens("/overview")
+    page.set_viewport_size({"width": width, "height": 800})
+    for chart in page.locator("svg.chart").all():
+        assert chart.locator("text").evaluate_all(APART) == [True, [], []], chart.get_attribute("aria-label")
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1280, 1920])
+def test_the_figures_of_each_operation_are_not_cut_off(reader: Reader, width: int) -> None:
+    page = reader.opens("/overview")
+    page.set_viewport_size({"width": width, "height": 800})
+    table = page.locator("[data-live=by-operation]")
+    assert table.evaluate("part => part.scrollWidth <= part.clientWidth")
+    expect(table.locator("tbody tr").first).to_contain_text("ms")
+
+
+def test_what_is_focused_hides_no_hint(reader: Reader) -> None:
+    record = reader.site.in_doubt("hinted")
+    page = reader.opens(f"/act?do=cancel&target={record.reference}", "operator")
+    expect(page.get_by_label("Reason")).to_be_focused()
+    ring = "one => parseFloat(getComputedStyle(one).outlineWidth) + parseFloat(getComputedStyle(one).outlineOffset)"
+    reason, hint = page.locator("#reason"), page.locator("#reason-hint")
+    top, bottom = (one.evaluate("one => one.getBoundingClientRect()") for one in (reason, hint))
+    assert top["top"] - reason.evaluate(ring) >= bottom["bottom"]
 
 
 def test_a_record_has_its_time_line_its_links_and_what_can_be_done(reader: Reader) -> None:
@@ -182,20 +224,38 @@ def test_rows_that_come_to_an_empty_page_can_be_chosen_and_decided_about(reader:
     expect(page.locator("main")).to_contain_text("1 of 1 would be done")
 
 
-def test_a_promise_that_does_not_hold_is_red(browser: Browser, filled: Path, tmp_path: Path) -> None:
-    shutil.copy(filled, tmp_path / "shop.db")
+@contextmanager
+def doctor_of(url: str, browser: Browser) -> Iterator[Page]:
+    """The page of the doctor of a server that lets everybody in."""
     settings = ServerSettings(authentication=False)
-    app = make_server_app(AsyncSemel(tmp_path / "shop.db"), settings, due=lambda now: now + timedelta(hours=1))
+    app = make_server_app(AsyncSemel(url), settings, due=lambda now: now + timedelta(hours=1))
     with served(app) as address:
         page = browser.new_page()
         page.goto(f"{address}/doctor")
-        expect(page.get_by_role("status").filter(has_text="to be fixed")).to_be_visible()
-        row = page.locator("tbody tr").filter(has_text="everybody who reaches it is an admin")
-        expect(row.locator(".badge.bad")).to_have_text("fix")
+        yield page
+        page.close()
+
+
+def test_a_promise_that_does_not_hold_is_red(browser: Browser, filled: Path, tmp_path: Path) -> None:
+    shutil.copy(filled, tmp_path / "shop.db")
+    with doctor_of(f"sqlite:///{tmp_path}/shop.db?synchronous=NORMAL", browser) as page:
+        expect(page.get_by_role("status").filter(has_text="before every promise holds here")).to_be_visible()
+        row = page.locator("[data-live=promises] tr").filter(has_text="outcome per key")
+        expect(row.locator(".badge.bad")).to_have_text("does not hold")
+        expect(row).to_contain_text("see: synchronous")
         for is_dark in (False, True):
             page.emulate_media(color_scheme="dark" if is_dark else "light")
             page.screenshot(path=ARTIFACTS / f"doctor-red-{'dark' if is_dark else 'light'}.png", full_page=True)
-        page.close()
+
+
+def test_what_breaks_no_promise_is_red_by_itself(browser: Browser, filled: Path, tmp_path: Path) -> None:
+    shutil.copy(filled, tmp_path / "shop.db")
+    with doctor_of(f"sqlite:///{tmp_path}/shop.db", browser) as page:
+        told = page.get_by_role("status").filter(has_text="to be fixed")
+        expect(told).to_have_text("1 thing has to be fixed; every promise holds here.")
+        row = page.locator("[data-live=findings] tr").filter(has_text="everybody who reaches it is an admin")
+        expect(row.locator(".badge.bad")).to_have_text("fix")
+        expect(page.locator("[data-live=promises] .badge.bad")).to_have_count(0)
 
 
 def test_the_finished_steps_of_a_record_are_in_its_time_line(reader: Reader) -> None:
@@ -272,6 +332,7 @@ def test_the_keyboard_is_enough(reader: Reader) -> None:
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("/")
     expect(page.locator("#find")).to_be_focused()
+    expect(page.locator("#find")).to_have_attribute("placeholder", re.compile("^Reference, business key"))  # and no key
     page.keyboard.type(record.reference[:16])
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/records/{record.reference}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import sqlite3
 import statistics
 import time
@@ -21,6 +23,7 @@ from semel.core.operations import Operation, Query
 from semel.core.record import Term
 from semel.core.store import Capability, Plan
 from semel.server import User, console_app
+from semel.server.console.app import _PAGES
 from semel.stores.admin import admin_of
 from semel.stores.search import term_number
 from semel.stores.sqlite import SqliteStore
@@ -99,6 +102,8 @@ SCOPED_PAGES: Final = (
     "/find?q=nobody-knows-this",
     "/act?which=all&do=erase&scope=rare&before=1h",
 )
+LEADING_ON: Final = ("/records", "/records?order=oldest", "/records?status=in_doubt", "/records?subject=guest-3")
+"""Searches whose next page is measured too."""
 _FOUND_AT: Final = {"/find?q=order-1": 303, "/find?q=nobody-knows-this": 404}
 # A record of the sample, as often as asked for, under other keys and over a month; every twentieth has one subject. Of
 # those in doubt there are more than the first screen looks at.
@@ -217,14 +222,28 @@ async def test_every_page_comes_in_time_over_many_records_on_postgresql(postgres
 
 async def measure_pages(client: httpx.AsyncClient) -> None:
     """Ask for every page several times, and compare medians at the full effort."""
-    found = (await client.get("/records?operation=ship")).text
-    reference = found.split("/records/", 1)[1][:64] if "/records/" in found else ""
-    asked = [(ADMIN, place) for place in (*PAGES, f"/records/{reference}", f"/records/{reference}/body")]
-    asked += [(user, place) for user in (OF_ONE, OF_TWO) for place in SCOPED_PAGES]
+    (reference, *_) = await _links(client, "/records?operation=ship", r"/records/(\w{64})")
+    (letter, *_) = await _links(client, "/events/letters?consumer=billing", '(/events/letter[?][^"]*)')
+    places = [*PAGES, letter, f"/act?do=cancel&target={reference}"]
+    places += [f"/records/{reference}", f"/records/{reference}/body"]
+    for search in LEADING_ON:
+        places += await _links(client, search, 'rel="next" href="([^"]*)"')
+    routes = {place.replace(reference, "{reference}").partition("?")[0] for place in places}
+    assert routes == {place for place, _ in _PAGES}
+    asked = [(ADMIN, place) for place in places] + [
+        (user, place) for user in (OF_ONE, OF_TWO) for place in SCOPED_PAGES
+    ]
     taken = {(user.name, place): await _measure(client, user, place) for user, place in asked}
     print(*(f"{1000 * seconds:5.0f} ms {name} {place}" for (name, place), seconds in taken.items()), sep="\n")
     late = {place: seconds for place, seconds in taken.items() if seconds > MOST_SECONDS}
     assert not FULL or not late
+
+
+async def _links(client: httpx.AsyncClient, place: str, pattern: str) -> list[str]:
+    """What a page leads to; there has to be something."""
+    found = [html.unescape(link) for link in re.findall(pattern, (await client.get(place)).text)]
+    assert found, place
+    return found
 
 
 async def _measure(client: httpx.AsyncClient, user: User, place: str) -> float:

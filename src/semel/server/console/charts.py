@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from semel.core.record import Record, Status
 from semel.server.console.rendering import share, show_duration, show_number
@@ -31,6 +31,7 @@ _LEFT: Final = 44
 _EDGES_MS: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 60_000)
 _EDGES: Final = [timedelta(milliseconds=edge) for edge in _EDGES_MS]
 _LANES: Final = 8
+_LONGEST_NAME: Final = 46
 
 
 class Bar(NamedTuple):
@@ -45,13 +46,13 @@ class Bar(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A word in a chart."""
+    """A word in a chart; one whose look is `less` is left out where there is little room."""
 
     x: float
     y: float
     words: str
     anchor: str = "start"
-    strong: bool = False
+    look: Literal["", "label", "less"] = ""
 
 
 class Line(NamedTuple):
@@ -250,7 +251,7 @@ def draw_durations(sample: Sample) -> Chart:
                 Bar(round(x + 3, 1), round(floor - high, 1), round(width - 6, 1), round(high, 1), "info", 2)
             )
         words = _edge(_EDGES_MS[place]) if place < len(_EDGES_MS) else "more"
-        chart.texts.append(Text(round(x + width / 2, 1), 176, words, "middle"))
+        chart.texts.append(Text(round(x + width / 2, 1), 176, words, "middle", "less" if place % 2 else ""))
     return chart
 
 
@@ -278,7 +279,7 @@ def draw_duplicates(sample: Sample) -> Chart:
     for place, one in enumerate(figures):
         y = place * 34 + 4
         words = f"{show_number(one.number)} + {show_number(one.replays)}"
-        chart.texts.append(Text(0, y + 10, textwrap.shorten(one.name, 60, placeholder="…"), strong=True))
+        chart.texts.append(Text(0, y + 10, textwrap.shorten(one.name, _LONGEST_NAME, placeholder="…"), look="label"))
         chart.texts.append(Text(_WIDTH, y + 10, words, "end"))
         runs, repeats = (_WIDTH * number / most for number in (one.number, one.replays))
         chart.bars.append(Bar(0, y + 15, round(runs, 1), 9, "good", 2))

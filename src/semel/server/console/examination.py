@@ -28,8 +28,13 @@ class Examined:
 
     @property
     def to_fix(self) -> int:
-        """How many findings break a promise."""
+        """How many findings have to be fixed; not each of them breaks a promise."""
         return sum(finding.verdict == "fix" for finding in self.findings)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every promise holds that applies here."""
+        return all(row.holds is not False for row in self.promises)
 
 
 class Examination:

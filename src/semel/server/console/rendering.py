@@ -69,7 +69,7 @@ def make_templates() -> Environment:
         "show_lines": lambda text: clean(text, but="\n\t"),
         "number": show_number,
         "span": span,
-        "relative": relative,
+        "ago": show_ago,
         "iso": lambda at: at.astimezone(UTC).isoformat(timespec="microseconds"),
         "instant": lambda at: at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "look": look_of,
@@ -99,6 +99,11 @@ def look_of_state(word: str) -> Look:
 def show_number(number: float) -> str:
     """A number with its thousands apart."""
     return f"{number:,}"
+
+
+def show_ago(at: datetime, now: datetime) -> str:
+    """How long ago something was; by another clock, or looked at since the page was asked for, it was just now."""
+    return "just now" if at >= now else relative(at, now)
 
 
 def show_next(record: Record, now: datetime) -> str:

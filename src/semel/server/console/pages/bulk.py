@@ -14,6 +14,8 @@ from typing import Any, Final, cast
 from starlette.responses import Response
 
 from semel.core.events.letters import REASONS
+from semel.core.store import Capability
+from semel.server.api.views import RefusalView
 from semel.server.bulk import MOST_ITEMS, PERMISSIONS, BulkAction, BulkProgress, BulkRequest, LetterFilter
 from semel.server.console.charts import meter
 from semel.server.console.deeds import DEEDS, Deed
@@ -111,7 +113,7 @@ async def show_bulk(view: View) -> Response:
         "bulk.html",
         here="/batches",
         bulk=_row(progress),
-        refusals=refusals,
+        refusals=[RefusalView.of(one) for one in refusals],
         changes=[(name, _CHANGES[name]) for name in changes.get(progress.status.state, ())] if may_change else [],
     )
 
@@ -125,6 +127,7 @@ async def _show_list(view: View) -> Response:
         "bulks.html",
         here="/batches",
         bulks=[_row(one) for one in shown],
+        is_kept=view.actions.has(Capability.BATCH),
         is_later=after > 0,
         next=view.url("/bulk", after=str(shown[-1].number)) if len(listed) > PAGE else "",
     )

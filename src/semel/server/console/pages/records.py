@@ -19,7 +19,7 @@ from semel.server.console.search import FIELDS, LOOKS_AT, STUCK, SearchForm
 from semel.server.console.security import BODY_POLICY
 from semel.server.console.timeline import timeline_of
 from semel.server.console.view import View, query_text
-from semel.server.refusals import NotFound, Refused
+from semel.server.refusals import Invalid, NotFound, Refused
 
 PAGE: Final = 50
 _INSTANCE_PAGE: Final = 200
@@ -179,7 +179,12 @@ async def show_process(view: View) -> Response:
     """The operations of a process instance, and links back to its engine."""
     instance = view.asked("instance")
     wanted: dict[str, Any] = {"process_instance": instance, "scan": view.asked("scan") == "1"}
-    page = await view.actions.list(view.user, limit=_INSTANCE_PAGE, **wanted)
+    try:
+        page = await view.actions.list(view.user, limit=_INSTANCE_PAGE, **wanted)
+    except Invalid:
+        if wanted["scan"] or not instance:
+            raise
+        return view.redirect("/records", process_instance=instance)  # it says why, and can read all records
     if not page.records:
         raise NotFound(f"No operation of a process instance {instance!r} is known here.")
     business = sorted({record.about.business_key for record in page.records if record.about.business_key})

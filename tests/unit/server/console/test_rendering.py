@@ -1,0 +1,13 @@
+"""How values look on a page."""
+
+from datetime import UTC, datetime, timedelta
+
+from semel.server.console.rendering import show_ago
+
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def test_what_has_happened_is_never_said_to_come() -> None:
+    assert show_ago(NOW - timedelta(minutes=5), NOW) == "5m ago"
+    assert show_ago(NOW, NOW) == "just now"
+    assert show_ago(NOW + timedelta(milliseconds=6), NOW) == "just now"  # by the clock of a store that is ahead
