@@ -41,7 +41,7 @@ from semel.core.operators.chain import (
     read_note,
     write_note,
 )
-from semel.core.operators.verification import EXPIRE, REDACT, Anchor, AuditFault, ChainCheck
+from semel.core.operators.verification import EXPIRE, REDACT, Anchor, AuditFault, ChainCheck, ExpiredCheck
 from semel.core.record import instant, store_instant
 from semel.engine.call_flow import Pause
 from semel.engine.engine import EngineBase
@@ -59,7 +59,7 @@ _RESENDS: Final = 3
 _LONGEST: Final = {"scope": 255, "actor": 200, "action": 64, "target": 255, "outcome": 255, "reason": 2000}
 _MOST_DETAILS: Final = 32
 _LONGEST_DETAIL: Final = 1000
-_PLACE: Final = re.compile(r"(-?[0-9]{1,18})-([0-9]{1,18})-((?:[0-9a-f]{2}){0,64})")
+_PLACE: Final = re.compile(r"(-?[0-9]{1,18})-(-?[0-9]{1,18})-((?:[0-9a-f]{2}){0,64})")
 """As entries say it; more digits would not fit what stores count with."""
 _LOG: Final = logging.getLogger("semel.audit")
 _PHASES: Final[dict[int, Literal["whole", "begun", "ended"]]] = {
@@ -325,6 +325,9 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
         entries += check.entries
         sealed += max(0, head.sealed - head.kept_from + 1)
         faults += found
+        if head.chain != name_chain(head.scope):
+            text = f"entry {head.seq}: its chain is another one than that of its scope"
+            faults.append(AuditFault(head.scope, head.seq, "insertion", text))
     strays = (yield from ask(FindStrays())).strays
     faults += _judge_strays(stray for stray in strays if scope is None or stray.chain == name_chain(_kept(scope)))
     known = {head.scope for head in heads}
@@ -339,7 +342,8 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
 def _check_chain(
     head: ChainHead, anchors: Iterable[Anchor], looked_for: frozenset[int] = frozenset()
 ) -> Flow[tuple[ChainCheck, list[AuditFault]]]:
-    check = ChainCheck(head, (yield from _all_seals(head)), anchors)
+    seals = yield from _all_seals(head)
+    check = ChainCheck(head, seals, anchors)
     after = head.kept_from - 1
     while after < head.seq:
         page = (yield from ask(ReadEntries(head.chain, after, head.seq, _PAGE))).entries
@@ -348,7 +352,7 @@ def _check_chain(
         if len(page) < _PAGE:
             break
         after = page[-1].seq
-    faults = check.finish()
+    faults = [*(yield from _check_expired(head, seals)), *check.finish()]
     if faults:
         now = (yield from ask(ReadHeads(head.scope, b"", 1))).heads
         # Entries were deleted or redacted while they were read, and the one that says so stands behind what was read.
@@ -359,6 +363,28 @@ def _check_chain(
     return check, faults
 
 
+def _check_expired(head: ChainHead, seals: Sequence[Seal]) -> Flow[list[AuditFault]]:
+    """What is below the entries that are kept, and no expiry has left there.
+
+    An expiry may delete meanwhile, the oldest first: what seems to be put in and is gone at a second look was not.
+    """
+    check = ExpiredCheck(head, seals)
+    after = 0
+    while after < head.kept_from - 1:
+        page = (yield from ask(ReadEntries(head.chain, after, head.kept_from - 1, _PAGE))).entries
+        for entry in page:
+            check.add(entry)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].seq
+    faults: list[AuditFault] = []
+    for first, last in check.finish():
+        for entry in (yield from ask(ReadEntries(head.chain, first - 1, last, 1))).entries:
+            text = f"entry {entry.seq}: it was put in or changed; entries are kept from {head.kept_from} on"
+            faults.append(AuditFault(head.scope, entry.seq, "insertion", text))
+    return faults
+
+
 def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
     faults: list[AuditFault] = []
     for stray in strays:
@@ -366,6 +392,9 @@ def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
         if stray.head is None:
             text = f"entry {stray.seq}: {what} is there, and the head of its chain is gone"
             faults.append(AuditFault(stray.scope, stray.seq, "truncation", text))
+        elif stray.is_entry and stray.seq < 1:
+            text = f"entry {stray.seq}: it was put in before the beginning of the chain"
+            faults.append(AuditFault(stray.scope, stray.seq, "insertion", text))
         elif stray.is_entry:
             text = f"entry {stray.seq}: it was put in behind the end of the chain, which is entry {stray.head}"
             faults.append(AuditFault(stray.scope, stray.seq, "insertion", text))
