@@ -48,9 +48,12 @@ def path_of(endpoint: Endpoint) -> str:
     return path.format(**PLACES)
 
 
+QUERIES: dict[str, dict[str, Any]] = {"batch_items": {"status": "failed"}}
+
+
 async def ask(site: Site, endpoint: Endpoint, user: str) -> int:
     if endpoint.method == "GET":
-        response = await site.get(path_of(endpoint), user)
+        response = await site.get(path_of(endpoint), user, params=QUERIES.get(endpoint.name))
     else:
         response = await site.post(path_of(endpoint), BODIES.get(endpoint.name, {"reason": WHY}), user)
     return response.status_code
