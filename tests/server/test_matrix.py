@@ -71,6 +71,12 @@ async def test_a_role_may_exactly_what_its_permissions_say(
     assert status in ((200, 201, 202, 404, 409) if may else (403,)), status
 
 
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+async def test_who_has_no_role_may_do_nothing(site: Site, people: dict[str, User], endpoint: Endpoint) -> None:
+    people["somebody"] = User("somebody", set())
+    assert await ask(site, endpoint, "somebody") == (200 if endpoint.permission is None else 403)
+
+
 @pytest.mark.parametrize("action", ["release", "resolve", "erase"])
 @pytest.mark.parametrize("role", Role)
 async def test_a_bulk_action_is_changed_by_those_who_may_begin_it(
