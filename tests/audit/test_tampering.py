@@ -142,6 +142,21 @@ async def test_a_reason_that_was_taken_out_behind_the_chain_is_found(chain: Chai
     assert await chain.find() == [("edit", 7)]
 
 
+@pytest.mark.parametrize("change", ["written = {bytes}", "at_us = 9223372036854775807", "at_us = -9223372036854775807"])
+@pytest.mark.covering
+async def test_a_damaged_entry_is_found_and_hides_no_other_from_the_list(chain: Chain, change: str) -> None:
+    damage = change.replace("{bytes}", chain.place.literal(b"\xff" * 20))
+    chain.run(f"UPDATE semel_audit SET {damage} WHERE {{chain}} AND seq = 7")
+    assert await chain.find() == [("edit", 7)]
+    listed = [entry async for entry in chain.audit.entries(scope=chain.scope)]
+    assert sorted(entry.seq for entry in listed) == list(range(1, 9))
+    (damaged,) = [place for place, entry in enumerate(listed) if entry.seq == 7]
+    behind = [entry async for entry in chain.audit.entries(scope=chain.scope, before=listed[damaged].place)]
+    assert behind == listed[damaged + 1 :], "a list goes on behind it"
+    (reason,) = [entry.reason for entry in listed if entry.seq == 7]
+    assert reason == ("(damaged: see semel audit verify)" if "written" in change else "why")
+
+
 async def test_an_entry_that_was_changed_and_hashed_anew_is_found(chain: Chain) -> None:
     await chain.rewrite(7, 7, _as_eve)
     assert await chain.find() == [("edit", 7)]

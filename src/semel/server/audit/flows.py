@@ -34,6 +34,7 @@ from semel.core.operators.audit import (
 from semel.core.operators.chain import (
     SALT_BYTES,
     ChainHead,
+    Note,
     Phase,
     Seal,
     StoredEntry,
@@ -59,8 +60,12 @@ _RESENDS: Final = 3
 _LONGEST: Final = {"scope": 255, "actor": 200, "action": 64, "target": 255, "outcome": 255, "reason": 2000}
 _MOST_DETAILS: Final = 32
 _LONGEST_DETAIL: Final = 1000
-_PLACE: Final = re.compile(r"(-?[0-9]{1,18})-(-?[0-9]{1,18})-((?:[0-9a-f]{2}){0,64})")
+_PLACE: Final = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})-((?:[0-9a-f]{2}){0,64})")
 """As entries say it; more digits would not fit what stores count with."""
+_MOST_US: Final = 2**63 - 1
+_EARLIEST_US, _LATEST_US = 0, 250_000_000_000_000_000
+"""What is shown of an instant: from 1970 to 9892, of which every clock can tell the time of day."""
+_DAMAGED: Final = "(damaged: see semel audit verify)"
 _LOG: Final = logging.getLogger("semel.audit")
 _PHASES: Final[dict[int, Literal["whole", "begun", "ended"]]] = {
     Phase.WHOLE: "whole",
@@ -405,24 +410,31 @@ def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
 
 
 def show_entry(stored: StoredEntry) -> AuditEntry:
-    """A stored entry as people see it."""
-    note = None if stored.written is None else read_note(stored.written)
+    """A stored entry as people see it; one that was damaged is shown too, and does not hide the others."""
+    note = None if stored.written is None else _note_of(stored.written)
     return AuditEntry(
         scope=stored.scope,
         seq=stored.seq,
-        at=instant(stored.at_us),
+        at=instant(min(max(stored.at_us, _EARLIEST_US), _LATEST_US)),
         actor=stored.actor,
         action=stored.action,
         target=stored.target,
         reason=None if note is None else note.reason,
         outcome=stored.outcome,
         detail={} if note is None else note.detail,
-        phase=_PHASES[stored.phase],
+        phase=_PHASES.get(stored.phase, "whole"),
         begun=stored.ends or None,
         is_open=stored.is_open,
         hash=stored.hash.hex(),
         place=f"{stored.at_us}-{stored.seq}-{name_chain(stored.scope).hex()}",
     )
+
+
+def _note_of(written: bytes) -> Note:
+    try:
+        return read_note(written)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Note(_DAMAGED, {})
 
 
 def read_page(asked: ScanEntries) -> Flow[list[AuditEntry]]:
@@ -466,4 +478,8 @@ def _place_of(before: datetime | str | None) -> tuple[int, int, bytes] | None:
     if found is None:
         raise UsageError(f"{before!r:.100} is no place in the audit chain; give the `place` of an entry.")
     at_us, seq, chain = found.groups()
-    return int(at_us), int(seq), bytes.fromhex(chain)
+    return _within_store(int(at_us)), _within_store(int(seq)), bytes.fromhex(chain)
+
+
+def _within_store(number: int) -> int:
+    return min(max(number, -_MOST_US), _MOST_US)
