@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from semel import AsyncSemel
 from semel.core.flow import ask
-from semel.core.operators.audit import ReadEntries, ReadSeals
-from semel.core.operators.chain import StoredEntry, hash_entry, hash_range, hash_seal, name_chain
+from semel.core.operators.audit import KeepFrom, ReadEntries, ReadSeals
+from semel.core.operators.chain import StoredEntry, hash_entry, hash_origin, hash_range, hash_seal, name_chain
+from semel.core.operators.verification import EXPIRE
 from semel.engine.engine import engine_of
 from semel.server.audit import Anchor, Audit, AuditFault
 from tests.audit.places import PLACES, Place, make_place
@@ -61,6 +62,12 @@ class Chain:
 
     def run(self, *statements: str) -> None:
         self.place.run(*(statement.replace("{chain}", f"chain = {self.name}") for statement in statements))
+
+    async def expire(self, most: int = 100) -> int:
+        """Have the first five entries deleted as an expiry does, so many of them."""
+        said = await self.audit.append(scope=self.scope, actor="ann", action=EXPIRE, target="6", reason="old")
+        assert said.seq == 9
+        return (await self._engine.perform_on(None, ask(KeepFrom(name_chain(self.scope), 6, most)))).count
 
     async def entries(self) -> list[StoredEntry]:
         found = await self._engine.perform_on(None, ask(ReadEntries(name_chain(self.scope), 0, 99, 99)))
@@ -135,6 +142,21 @@ async def test_a_reason_that_was_taken_out_behind_the_chain_is_found(chain: Chai
     assert await chain.find() == [("edit", 7)]
 
 
+@pytest.mark.parametrize("change", ["written = {bytes}", "at_us = 9223372036854775807", "at_us = -9223372036854775807"])
+@pytest.mark.covering
+async def test_a_damaged_entry_is_found_and_hides_no_other_from_the_list(chain: Chain, change: str) -> None:
+    damage = change.replace("{bytes}", chain.place.literal(b"\xff" * 20))
+    chain.run(f"UPDATE semel_audit SET {damage} WHERE {{chain}} AND seq = 7")
+    assert await chain.find() == [("edit", 7)]
+    listed = [entry async for entry in chain.audit.entries(scope=chain.scope)]
+    assert sorted(entry.seq for entry in listed) == list(range(1, 9))
+    (damaged,) = [place for place, entry in enumerate(listed) if entry.seq == 7]
+    behind = [entry async for entry in chain.audit.entries(scope=chain.scope, before=listed[damaged].place)]
+    assert behind == listed[damaged + 1 :], "a list goes on behind it"
+    (reason,) = [entry.reason for entry in listed if entry.seq == 7]
+    assert reason == ("(damaged: see semel audit verify)" if "written" in change else "why")
+
+
 async def test_an_entry_that_was_changed_and_hashed_anew_is_found(chain: Chain) -> None:
     await chain.rewrite(7, 7, _as_eve)
     assert await chain.find() == [("edit", 7)]
@@ -189,11 +211,11 @@ async def test_old_entries_that_were_deleted_without_a_seal_are_found(chain: Cha
     assert ("deletion", 3) in await chain.find()
 
 
-def _insertion(seq: int) -> str:
+def _insertion(seq: int, like: int = 2) -> str:
     columns = "chain, at_us, ends, phase, seal, scope, actor, action, target, outcome, written_hash, written"
     return (
         f"INSERT INTO semel_audit (seq, id, previous, hash, {columns}) "
-        f"SELECT {seq}, {{id}}, previous, hash, {columns} FROM semel_audit WHERE {{chain}} AND seq = 2"
+        f"SELECT {seq}, {{id}}, previous, hash, {columns} FROM semel_audit WHERE {{chain}} AND seq = {like}"
     )
 
 
@@ -220,6 +242,53 @@ async def test_an_entry_that_was_put_in_and_hashed_is_found(chain: Chain) -> Non
 async def test_an_entry_that_was_put_in_behind_the_end_is_found(chain: Chain) -> None:
     chain.run(_insertion(9).replace("{id}", chain.place.literal(bytes(16))))
     assert await chain.find() == [("insertion", 9)]
+
+
+@pytest.mark.parametrize("seq", [0, -7])
+async def test_an_entry_that_was_put_in_before_the_beginning_is_found(chain: Chain, seq: int) -> None:
+    chain.run(_insertion(seq).replace("{id}", chain.place.literal(bytes(16))))
+    assert await chain.find() == [("insertion", seq)]
+    listed = [entry async for entry in chain.audit.entries(scope=chain.scope)]
+    (put_in,) = [place for place, entry in enumerate(listed) if entry.seq == seq]
+    behind = [entry async for entry in chain.audit.entries(scope=chain.scope, before=listed[put_in].place)]
+    assert behind == listed[put_in + 1 :], "a list goes on behind it"
+
+
+async def test_an_entry_that_was_put_in_below_what_is_kept_is_found(chain: Chain) -> None:
+    assert await chain.expire() == 5
+    assert await chain.find() == []
+    chain.run(_insertion(3, like=7).replace("{id}", chain.place.literal(bytes(16))))
+    assert await chain.find() == [("insertion", 3)]
+    chain.run(_insertion(5, like=7).replace("{id}", chain.place.literal(bytes(range(16)))))
+    assert await chain.find() == [("insertion", 3), ("insertion", 5)]
+
+
+async def test_what_an_expiry_that_was_cut_off_has_left_is_in_order_until_it_is_changed(chain: Chain) -> None:
+    assert await chain.expire(most=2) == 2
+    assert await chain.find() == [], "the rest is deleted by the next expiry"
+    chain.run("UPDATE semel_audit SET actor = 'eve' WHERE {chain} AND seq = 4")
+    assert await chain.find() == [("insertion", 4)]
+
+
+async def test_a_second_chain_of_a_scope_is_found(chain: Chain) -> None:
+    other = chain.place.literal(bytes(16))
+    columns = "at_us, ends, phase, scope, actor, action, target, outcome, id, written_hash, previous, hash, written"
+    head = "scope, hash, at_us, sealed_us"
+    origin = chain.place.literal(hash_origin(chain.scope))
+    first = "(SELECT hash FROM semel_audit WHERE {chain} AND seq = 1)"
+    chain.run(
+        f"INSERT INTO semel_audit (chain, seq, {columns}) SELECT {other}, seq, {columns} FROM semel_audit "
+        f"WHERE {{chain}} AND seq = 1",
+        f"INSERT INTO semel_audit_head (chain, seq, kept_from, sealed, seal_hash, {head}) "
+        f"SELECT {other}, 1, 1, 0, {origin}, {head.replace(' hash', first)} FROM semel_audit_head WHERE {{chain}}",
+    )
+    try:
+        faults = [fault for fault in (await chain.audit.verify()).faults if fault.scope == chain.scope]
+        assert [(fault.kind, fault.seq) for fault in faults] == [("insertion", 1)]
+    finally:
+        chain.place.run(
+            *(f"DELETE FROM {table} WHERE chain = {other}" for table in ("semel_audit", "semel_audit_head"))
+        )
 
 
 async def test_entries_that_changed_places_are_found(chain: Chain) -> None:

@@ -175,6 +175,7 @@ async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(
     every = await desk.results(batch)
     assert [result.position for result in every] == list(range(23))
     assert [result.position for result in await desk.results(batch, after=7)] == list(range(8, 23))
+    assert await desk.results(batch, after=-(2**62)) == every, "from the first one on"
     failed = await desk.results(batch, status="failed", after=11)
     assert [result.position for result in failed] == list(range(13, 23, 2))
     with pytest.raises(UsageError, match="status is one of"):

@@ -69,12 +69,19 @@ def test_what_is_done_to_a_bulk_action_is_in_the_chain_under_the_permission_of_i
             await BulkActions(make_actions(semel)).start(User("olga", {"operator"}), asked)
 
     asyncio.run(begin())
-    for words in (["pause", "--reason", "wait"], ["resume"], ["cancel", "--reason", "wrong ones", "--yes"]):
+    for what in ("pause", "resume"):
+        without = call("batch", what, "b", database.url, "--by", "olga")
+        assert (without.returncode, "reason" in without.stderr) == (2, True)
+    reasons = {"pause": "wait", "resume": "they are back", "cancel": "wrong ones"}
+    for words in (["pause"], ["resume"], ["cancel", "--yes"]):
+        words += ["--reason", reasons[words[0]]]
         done = call("batch", words[0], "b", database.url, *words[1:], "--by", "olga")
         assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in call("audit", "list", database.url, "--json").stdout.splitlines()]
-    begun = [(one["action"], one["target"], one["detail"]["what"]) for one in lines if one["phase"] == "begun"]
-    assert begun[::-1] == [("release", "bulk:b", what) for what in ("pause", "resume", "cancel")]
+    begun = [
+        (one["action"], one["target"], one["detail"]["what"], one["reason"]) for one in lines if one["phase"] == "begun"
+    ]
+    assert begun[::-1] == [("release", "bulk:b", what, reason) for what, reason in reasons.items()]
 
 
 def test_without_a_terminal_it_asks_for_yes(database: Database, capsys: pytest.CaptureFixture[str]) -> None:

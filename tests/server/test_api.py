@@ -13,6 +13,7 @@ import pytest
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
+from semel.batch import Batches, Item
 from semel.events import Event, Outbox, Relay
 from semel.server import User
 from semel.server.api.document import openapi_document
@@ -158,6 +159,47 @@ async def test_a_number_that_would_not_be_kept_exactly_is_refused(desk: Desk, si
     answer = await site.client.post(path, content=body, headers=headers)
     assert (answer.status_code, answer.json()["because"]) == (422, "value")
     assert (await desk.read("doubt")).status == "in_doubt"
+
+
+async def test_batches_follow_each_other_page_by_page(desk: Desk, site: Site) -> None:
+    for number in range(5):
+        await Batches(desk.semel, "acme").start(f"payroll/{number}", [], operation="pay")
+    seen: list[str] = []
+    after: int | None = 0
+    while after is not None:
+        page = (await site.get("/batches", params={"limit": 2, "after": after})).json()
+        seen += [one["id"] for one in page["batches"]]
+        after = page["after"]
+    assert seen == [f"payroll/{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("name", ["payroll", "2026/11 items"])
+async def test_items_that_failed_are_told_with_why_page_by_page(desk: Desk, site: Site, name: str) -> None:
+    async def pay(item: Item) -> str:
+        if item.data["id"] > "1":
+            raise ValueError(f"account {item.data['id']} is closed")
+        return "DE02"
+
+    batch = await Batches(desk.semel, "acme").start(
+        name, [{"id": str(number)} for number in range(5)], operation="pay", item_id="id"
+    )
+    await batch.run(pay)
+    asked = {"scope": "acme", "status": "failed", "limit": 2}
+    first = (await site.get(f"/items/{name}", "vera", params=asked)).json()
+    assert [(one["id"], one["error_type"], one["attempts"]) for one in first["items"]] == [
+        ("2", "builtins.ValueError", 1),
+        ("3", "builtins.ValueError", 1),
+    ]
+    assert first["items"][0]["message"] == "account 2 is closed"
+    last = (await site.get(f"/items/{name}", "vera", params={**asked, "after": first["after"]})).json()
+    assert ([one["id"] for one in last["items"]], last["after"]) == (["4"], None)
+    none = (await site.get(f"/items/{name}", params={**asked, "status": "in_doubt"})).json()
+    assert none == {"items": [], "after": None}
+    assert (await site.get(f"/items/{name}", params={**asked, "scope": "globex"})).status_code == 404
+    assert (await site.get(f"/items/{name}", params={**asked, "status": "completed"})).status_code == 422
+    assert (await site.get(f"/items/{name}", params={**asked, "after": -(2**62)})).json() == first
+    far = (await site.get(f"/items/{name}", params={**asked, "after": 2**62})).json()
+    assert far == {"items": [], "after": None}
 
 
 LONG = 10**30

@@ -5,16 +5,23 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import httpx
+import msgspec
 import pytest
 
 from semel import AsyncSemel
+from semel.batch import Batches
 from semel.server import User
 from semel.server.actions import make_actions
+from semel.server.api.bodies import MOST
+from semel.server.api.endpoints import ENDPOINTS
+from semel.server.app import make_app
 from semel.server.attention import needs_of
 from semel.server.bulk import BulkActions, BulkRequest
 from semel.server.tokens import Tokens
 from tests.server.desk import ADMIN, OPERATOR, WHY
 from tests.server.test_bulk import prepare
+from tests.server.test_matrix import BODIES, QUERIES, path_of
 from tests.servers.records import emptied
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -56,3 +63,50 @@ async def test_a_token_finds_its_user(url: str) -> None:
         assert (user.name, user.scopes) == (name, frozenset({"acme"}))
         assert await tokens.revoke(name, by="test")
         assert await tokens.find(made.secret) is None
+
+
+LOOKS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "GET"]
+TEXTS = ["x" * 5000, "\U0001d54f\u0301", "' OR '1'='1", "%"]
+
+
+CHANGES = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+
+
+def extremes_of(shape: Any) -> list[dict[str, Any]]:
+    """What is asked with each of its numbers as far as it goes, and each of its texts as nobody would write it."""
+    found: list[dict[str, Any]] = [{}]
+    for field in msgspec.structs.fields(shape):
+        if field.type is msgspec.Raw or "Raw" in str(field.type):
+            continue
+        told = msgspec.json.schema(field.type)
+        kinds = [one.get("type") for one in told.get("anyOf", [told])]
+        found += [{field.encode_name: far} for far in (MOST, -MOST) if "integer" in kinds]
+        found += [{field.encode_name: text} for text in TEXTS if "string" in kinds]
+    return found
+
+
+async def test_whatever_is_asked_is_answered_or_refused(url: str) -> None:
+    async with AsyncSemel(url) as semel:
+        await Batches(semel).start("payroll", [{"id": "1"}], operation="pay", item_id="id")
+        app = make_app(semel, user=lambda _: ADMIN)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://semel.test") as client:
+            for endpoint in LOOKS:
+                for query in extremes_of(endpoint.query):
+                    params = {**QUERIES.get(endpoint.name, {}), **query}
+                    answer = await client.get(f"/api/v1{path_of(endpoint)}", params=params)
+                    assert answer.status_code in (200, 404, 409, 422), (endpoint.name, query, answer.text)
+
+
+async def test_whatever_is_to_be_changed_is_changed_or_refused(url: str) -> None:
+    async with AsyncSemel(url) as semel:
+        tokens = Tokens(semel)
+        made = await tokens.create("root", roles=["admin"], scopes=None, expires_in=timedelta(days=1), by="t")
+        app = make_app(semel, tokens=tokens)
+        headers = {"authorization": f"Bearer {made.secret}"}
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://semel.test", headers=headers) as client:
+            for endpoint in CHANGES:
+                asked = BODIES.get(endpoint.name, {"reason": WHY})
+                for body in extremes_of(endpoint.body):
+                    answer = await client.post(f"/api/v1{path_of(endpoint)}", json={**asked, **body})
+                    assert answer.status_code in (200, 201, 202, 404, 409, 422), (endpoint.name, body, answer.text)

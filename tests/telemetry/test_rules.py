@@ -20,13 +20,19 @@ STREAM = 'operation="default"'
 
 
 class Row(NamedTuple):
-    """An alert, series by which it fires after so many minutes, and series by which it does not."""
+    """An alert, series by which it fires after so many minutes, and series by which it does not.
+
+    `early` is a minute at which it waits: what it is about is there, and not for long enough.
+    """
 
     alert: str
     labels: dict[str, str]
     minutes: int
     firing: Series
     quiet: Series
+    early: int | None
+    also_quiet: tuple[Series, ...] = ()
+    also_firing: tuple[Series, ...] = ()
 
 
 def waiting(name: str, labels: str, number: str, oldest: str) -> Series:
@@ -38,9 +44,19 @@ def waiting(name: str, labels: str, number: str, oldest: str) -> Series:
 
 
 def by_age(alert: str, name: str, labels: str, told: dict[str, str], old: int = 3601) -> Row:
-    """An alert on the age of what waits: not on what is younger, and not on an age of nothing."""
+    """An alert on the age of what waits: not on what is younger, not on an age of nothing.
+
+    Two processes that tell the same age do not make it twice as old.
+    """
     firing = waiting(name, labels, "1x30", f"{old}x30")
-    return Row(alert, told, 20, firing, waiting(name, labels, "9x30", f"{old - 1}x30"))
+    quiet = waiting(name, labels, "9x30", f"{old - 1}x30")
+    nothing = waiting(name, labels, "0x30", f"{old}x30")
+    twice = {
+        series: values
+        for instance in "ab"
+        for series, values in waiting(name, f"{labels},instance='{instance}'", "1x30", f"{old - 1}x30").items()
+    }
+    return Row(alert, told, 20, firing, quiet, 3, also_quiet=(nothing, twice))
 
 
 def bucketed(fast: int, slow: int) -> Series:
@@ -70,6 +86,16 @@ def noticed(outcome: str, values: str) -> Series:
     return {f'semel_notices_total{{operation="",outcome="{outcome}"}}': values}
 
 
+def few(name: str, outcome: str) -> Series:
+    """Eight in a quarter of an hour."""
+    return {f'{name}{{{PAY},outcome="{outcome}"}}': "0x24 0+1x8 8x30"}
+
+
+def of_two(name: str, outcome: str) -> Series:
+    """Eight in a quarter of an hour in each of two processes."""
+    return {f'{name}{{{PAY},outcome="{outcome}",instance="{one}"}}': "0+0.55x60" for one in "ab"}
+
+
 OF_PAY = {"operation": "pay"}
 OF_STREAM = {"operation": "default"}
 ROWS = [
@@ -81,6 +107,9 @@ ROWS = [
         {f"semel_in_doubt{{{HELD},instance='{name}'}}": "51x80" for name in "ab"},
         # Two processes that export the same 30 are not 60.
         {f"semel_in_doubt{{{HELD},instance='{name}'}}": "30x80" for name in "ab"},
+        55,
+        also_quiet=({f"semel_in_doubt{{{HELD}}}": "50x80"},),
+        also_firing=({f'semel_in_doubt{{operation="{name}",policy="hold"}}': "26x80" for name in "ab"},),
     ),
     by_age("SemelLapsedLeases", "semel_lapsed_leases", PAY, OF_PAY),
     by_age("SemelDeadLettersWaiting", "semel_dead_letters_waiting", PAY, OF_PAY),
@@ -90,30 +119,53 @@ ROWS = [
         40,
         {f'semel_dead_letters_total{{{PAY},outcome="exhausted"}}': "0+1x60"},
         {f'semel_dead_letters_total{{{PAY},outcome="exhausted"}}': "5x60"},
+        13,
+        also_quiet=(few("semel_dead_letters_total", "exhausted"),),
+        also_firing=(of_two("semel_dead_letters_total", "exhausted"),),
     ),
     by_age("SemelKeysParked", "semel_parked_keys", STREAM, OF_STREAM),
     by_age("SemelBatchPaused", "semel_paused_batches", PAY, OF_PAY),
     by_age("SemelOutboxBehind", "semel_outbox_backlog", STREAM, OF_STREAM, old=61),
-    Row("SemelStoreOpen", {}, 5, {"semel_store_open": "1x10"}, {"semel_store_open": "0x10"}),
-    Row("SemelCacheOpen", {}, 10, {"semel_cache_open": "1x20"}, {"semel_cache_open": "0x20"}),
-    Row("SemelUnprotected", {}, 5, noticed("unprotected", "0+1x10"), noticed("unprotected", "7x10")),
-    Row("SemelLeasesLost", OF_PAY, 30, ended("lease_lost", "0+1x60"), ended("lease_lost", "7x60")),
-    Row("SemelStalled", {}, 5, noticed("stalled", "0+1x10"), noticed("stalled", "7x10")),
+    Row("SemelStoreOpen", {}, 5, {"semel_store_open": "1x10"}, {"semel_store_open": "0x10"}, 0),
+    Row("SemelCacheOpen", {}, 10, {"semel_cache_open": "1x20"}, {"semel_cache_open": "0x20"}, 3),
+    Row("SemelUnprotected", {}, 5, noticed("unprotected", "0+1x10"), noticed("unprotected", "7x10"), None),
+    Row("SemelLeasesLost", OF_PAY, 30, ended("lease_lost", "0+1x60"), ended("lease_lost", "7x60"), 6),
+    Row("SemelStalled", {}, 5, noticed("stalled", "0+1x10"), noticed("stalled", "7x10"), None),
     Row(
         "SemelSweepOverdue",
         {},
         125,
         {"semel_last_sweep_timestamp_seconds": "1x130"},
         {"semel_last_sweep_timestamp_seconds": "0+60x130"},
+        110,
+        # One process sweeps: that others have not for long is nothing.
+        also_quiet=(
+            {
+                'semel_last_sweep_timestamp_seconds{instance="a"}': "0+60x130",
+                'semel_last_sweep_timestamp_seconds{instance="b"}': "1x130",
+            },
+            {"semel_last_sweep_timestamp_seconds": "3000x130"},
+        ),
+        also_firing=({"semel_attention_up": "1x130"},),  # no process has ever swept
     ),
-    Row("SemelAttentionUnknown", {}, 12, {"semel_attention_up": "0x20"}, {"semel_attention_up": "1x20"}),
-    Row("SemelKeysReused", OF_PAY, 40, ended("reused", "0+1x60"), ended("reused", "5x60")),
+    Row("SemelAttentionUnknown", {}, 12, {"semel_attention_up": "0x20"}, {"semel_attention_up": "1x20"}, 8),
+    Row(
+        "SemelKeysReused",
+        OF_PAY,
+        40,
+        ended("reused", "0+1x60"),
+        ended("reused", "5x60"),
+        13,
+        (few("semel_operations_total", "reused"),),
+        (of_two("semel_operations_total", "reused"),),
+    ),
     Row(
         "SemelHighDuplicateRate",
         {},
         20,
         {f"semel_duplicates_total{{{PAY}}}": "0+6060x30"},
         {f"semel_duplicates_total{{{PAY}}}": "0+5940x30"},
+        7,
     ),
     # Nine of ten calls are new, and the cache answers every replay: nothing is wrong.
     Row(
@@ -122,8 +174,12 @@ ROWS = [
         40,
         cached(hits=60, misses=40, replays=100),
         cached(hits=100, misses=900, replays=100),
+        7,
+        # Of hardly any replays, a part says nothing.
+        also_quiet=(cached(hits=0, misses=9, replays=9), cached(hits=0, misses=900, replays=0)),
+        also_firing=(cached(hits=0, misses=12, replays=12),),
     ),
-    Row("SemelHighLatency", OF_PAY, 40, bucketed(fast=90, slow=10), bucketed(fast=96, slow=4)),
+    Row("SemelHighLatency", OF_PAY, 40, bucketed(fast=90, slow=10), bucketed(fast=96, slow=4), 6),
 ]
 
 
@@ -134,19 +190,27 @@ def expected(row: Row) -> str:
 
 
 def cases_of(row: Row) -> list[dict[str, Any]]:
-    """The same question for both: does it fire?"""
-    asked = {"expr": f'ALERTS{{alertname="{row.alert}",alertstate="firing"}}', "eval_time": f"{row.minutes}m"}
+    """The same question for all: does it fire?"""
+    fires = [{"labels": expected(row), "value": 1}]
+    asked: list[tuple[str, int, Series, list[Any]]] = [("fires", row.minutes, row.firing, fires)]
+    asked += [("also fires", row.minutes, series, fires) for series in row.also_firing]
+    asked += [("is quiet", row.minutes, series, []) for series in (row.quiet, *row.also_quiet)]
+    if row.early is not None:
+        asked.append(("waits", row.early, row.firing, []))
     return [
         {
             "name": f"{row.alert} {name}",
             "interval": "1m",
             "input_series": [{"series": series, "values": values} for series, values in given.items()],
-            "promql_expr_test": [{**asked, "exp_samples": found}],
+            "promql_expr_test": [
+                {
+                    "expr": f'ALERTS{{alertname="{row.alert}",alertstate="firing"}}',
+                    "eval_time": f"{minute}m",
+                    "exp_samples": found,
+                }
+            ],
         }
-        for name, given, found in (
-            ("fires", row.firing, [{"labels": expected(row), "value": 1}]),
-            ("is quiet", row.quiet, []),
-        )
+        for name, minute, given, found in asked
     ]
 
 
@@ -163,7 +227,7 @@ def test_each_alert_fires_on_what_it_is_about_and_on_nothing_near_it(promtool: s
 
 def test_an_expectation_that_is_wrong_is_noticed(promtool: str, tmp_path: Path) -> None:
     row = ROWS[0]
-    wrong = cases_of(row._replace(firing=row.quiet))
+    wrong = cases_of(row._replace(firing=row.quiet, also_firing=()))
     assert promtool_test(promtool, tmp_path, wrong).returncode != 0
 
 

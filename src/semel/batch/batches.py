@@ -273,7 +273,7 @@ class Batch(Generic[S]):
         shape = codec.shape_of(codec.NO_ANNOTATION) if type is Any else shape_of(type)
         if isinstance(after, bool) or not isinstance(after, int | None):
             raise UsageError(f"after is the position of an item, not {after!r:.80}; nothing was read.")
-        first = 0 if after is None else after + 1
+        first = 0 if after is None else max(0, after + 1)
         return self._actions.results(self._batch, status_number(status), shape, first)
 
     def _change(self, flow: Flow[Any]) -> Any:

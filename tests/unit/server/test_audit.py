@@ -13,8 +13,9 @@ import pytest
 
 from semel import AsyncSemel, Semel
 from semel.core.flow import Flow, ask
-from semel.core.operators.audit import AppendEntry, ReadEntries, RedactEntry
+from semel.core.operators.audit import AppendEntry, KeepFrom, ReadEntries, RedactEntry
 from semel.core.operators.chain import StoredEntry, hash_entry, name_chain
+from semel.core.operators.verification import EXPIRE
 from semel.engine.engine import engine_of
 from semel.errors import NotResolvable, RecordNotFound, StoreUnavailable, UsageError
 from semel.server.audit import Anchor, Audit, AuditEntry, read_anchors, write_anchors
@@ -113,6 +114,38 @@ async def test_what_is_taken_out_behind_the_chain_is_a_fault_however_busy_the_ch
     (fault,) = (await audit.verify()).faults
     assert (fault.seq, fault.kind) == (2, "edit")
     assert looks == 2, "once more, and not for ever"
+
+
+@pytest.mark.parametrize("at_once", [3, 100])
+@pytest.mark.parametrize("looks_before", [2, 3])
+async def test_what_an_expiry_deletes_while_the_chain_is_looked_at_is_no_fault(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, looks_before: int, at_once: int
+) -> None:
+    monkeypatch.setattr("semel.server.audit.flows._PAGE", 2)
+    store, perform, semel = interfering(clock)
+    audit = Audit(semel)
+    for _ in range(9):
+        await append(audit)
+    await audit.seal()
+    await append(audit, action=EXPIRE, target="10")
+    looks = 0
+
+    def drop(most: int) -> None:
+        perform(_asking(KeepFrom(name_chain("acme"), 10, most)))
+
+    def count_looks() -> None:
+        nonlocal looks
+        looks += 1
+        if looks <= looks_before:
+            store.before = count_looks
+        else:
+            drop(at_once)
+
+    drop(1)
+    store.before = count_looks
+    assert (await audit.verify()).faults == ()
+    left = [entry.seq async for entry in audit.entries() if entry.seq < 10]
+    assert len(left) == max(0, 8 - at_once), "the others were deleted meanwhile"
 
 
 def _asking(operation: Any) -> Flow[Any]:

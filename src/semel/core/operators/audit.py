@@ -46,7 +46,7 @@ class ReadHeads(msgspec.Struct, Asks["HeadsFound"], frozen=True):
 
 
 class FindStrays(msgspec.Struct, Asks["StraysFound"], frozen=True):
-    """What is in the tables and belongs to no head, or lies behind it."""
+    """What is in the tables and belongs to no head, lies behind it, or before the first entry."""
 
 
 class ReadEntries(msgspec.Struct, Asks["EntriesFound"], frozen=True):

@@ -4,7 +4,8 @@
 - A seal has to be what its entries were when it was made, and to follow the seal before; an anchor is a seal that was
   written down elsewhere, where whoever changes the tables does not reach it.
 - An entry that was moved still has the hash of its own place, which is how a swap, a shift and an edit are told apart.
-- Old entries may be gone only below a seal, and only if an entry says so; the same holds for what a person wrote.
+- Old entries may be gone only below a seal, and only if an entry says so; the same holds for what a person wrote. What
+  is still there of them has to lead to that seal.
 """
 
 from __future__ import annotations
@@ -250,6 +251,44 @@ class ChainCheck:
             seal = next(seal for seal in self._seals if seal.last == fault.seq)
             if any(seal.first <= other.seq <= seal.last for other in whole):
                 self._faults.remove(fault)
+
+
+class ExpiredCheck:
+    """Takes in the entries below those that are kept, in order, and says which of them no expiry has left there.
+
+    An expiry deletes the oldest first: what it has yet to delete leads without a gap to the seal that ends there.
+
+    Args:
+        head: how far the chain is.
+        seals: all of its seals.
+    """
+
+    def __init__(self, head: ChainHead, seals: Iterable[Seal]) -> None:
+        self._scope = head.scope
+        self._end = [(seal.last, seal.last_hash) for seal in seals if seal.last == head.kept_from - 1]
+        self._found: list[tuple[int, int]] = []
+        self._first = 0
+        self._last: StoredEntry | None = None
+
+    def add(self, entry: StoredEntry) -> None:
+        """Take in the next entry."""
+        last = self._last
+        if last is None or (entry.seq, entry.previous) != (last.seq + 1, last.hash):
+            self._lead_nowhere()
+            self._first = entry.seq
+        if entry.scope != self._scope or hash_entry(entry) != entry.hash:
+            self._found.append((entry.seq, entry.seq))
+        self._last = entry
+
+    def finish(self) -> list[tuple[int, int]]:
+        """Ranges of what was put in, each with its first and its last number."""
+        if self._last is not None and (self._last.seq, self._last.hash) not in self._end:
+            self._lead_nowhere()
+        return sorted(set(self._found))[:_MOST_COMPARED]
+
+    def _lead_nowhere(self) -> None:
+        if self._last is not None:
+            self._found.append((self._first, self._last.seq))
 
 
 def _is_round(moved: Mapping[int, int], seq: int) -> bool:

@@ -89,10 +89,11 @@ class ListParked(Query, frozen=True, kw_only=True):
 
 
 class ListBatches(Query, frozen=True, kw_only=True):
-    """Which batches."""
+    """Which batches, and which page of them."""
 
     state: BatchState | None = None
     scope: str | None = None
+    after: Number = 0
     limit: Number = 100
 
 
@@ -100,6 +101,14 @@ class OfScope(Query, frozen=True, kw_only=True):
     """Whose it is; empty: shared."""
 
     scope: str = ""
+
+
+class ListItems(OfScope, frozen=True, kw_only=True):
+    """Which items of the batch, and which page of them."""
+
+    status: Literal["failed", "in_doubt"]
+    after: Number | None = None
+    limit: Number = 100
 
 
 class ListRefusals(OfScope, frozen=True, kw_only=True):

@@ -231,19 +231,27 @@ async def call_drop_parked(call: Call) -> views.Number:
 async def call_batches(call: Call) -> views.BatchList:
     """Batches, in the order in which they were begun."""
     query: bodies.ListBatches = call.query
-    found = await call.actions.batches(
-        call.user,
-        state=query.state,
-        scope=query.scope,
-        limit=max(1, min(query.limit, 100)),
-    )
-    return views.BatchList([views.BatchView.of(one.scope, one.status) for one in found])
+    limit = max(1, min(query.limit, 100))
+    found = await call.actions.batches(call.user, state=query.state, scope=query.scope, limit=limit, after=query.after)
+    after = found[-1].number if len(found) == limit else None
+    return views.BatchList([views.BatchView.of(one.scope, one.status) for one in found], after)
 
 
 async def call_batch(call: Call) -> views.BatchView:
     """How far it is."""
     scope = call.query.scope
     return views.BatchView.of(scope, await call.actions.batch(call.user, scope, call.path["batch"]))
+
+
+async def call_items(call: Call) -> views.ItemList:
+    """Which of its items failed or are in doubt, and why."""
+    query: bodies.ListItems = call.query
+    limit = max(1, min(query.limit, 500))
+    found = await call.actions.batch_items(
+        call.user, query.scope, call.path["batch"], query.status, after=query.after, limit=limit
+    )
+    after = found[-1].position if len(found) == limit else None
+    return views.ItemList([views.ItemView.of(one) for one in found], after)
 
 
 def call_change_batch(name: str) -> Callable[[Call], Awaitable[views.BatchView]]:

@@ -271,6 +271,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         act=calls.call_batch,
         query=bodies.OfScope,
     ),
+    _get(
+        "/items/{batch:path}",  # an id may end with anything, so that what is below a batch would hide others
+        "batch_items",
+        P.SHOW,
+        "Which of its items failed or are in doubt, and why; their values stay out.",
+        gives=views.ItemList,
+        act=calls.call_items,
+        query=bodies.ListItems,
+    ),
     *(
         _post(
             f"{_BATCH}/{name}",

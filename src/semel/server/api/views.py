@@ -255,9 +255,41 @@ class BatchView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchList(msgspec.Struct, frozen=True):
-    """Batches in the order in which they were begun."""
+    """A page of batches in the order in which they were begun; `after` is where the next one begins."""
 
     batches: list[BatchView]
+    after: int | None
+
+
+class ItemView(msgspec.Struct, frozen=True, kw_only=True):
+    """An item of a batch that failed or is in doubt, and why."""
+
+    id: str
+    position: int
+    status: str
+    error_type: str | None
+    message: str
+    attempts: int
+
+    @staticmethod
+    def of(result: ItemResult[Any]) -> ItemView:
+        """As it is shown."""
+        error = result.error
+        return ItemView(
+            id=result.id,
+            position=result.position,
+            status=result.status,
+            error_type=None if error is None else error.type,
+            message="" if error is None else error.message,
+            attempts=result.attempts,
+        )
+
+
+class ItemList(msgspec.Struct, frozen=True):
+    """A page of items in the order of the input; `after` is where the next one begins."""
+
+    items: list[ItemView]
+    after: int | None
 
 
 class NeedView(msgspec.Struct, frozen=True, kw_only=True):

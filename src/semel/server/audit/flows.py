@@ -34,6 +34,7 @@ from semel.core.operators.audit import (
 from semel.core.operators.chain import (
     SALT_BYTES,
     ChainHead,
+    Note,
     Phase,
     Seal,
     StoredEntry,
@@ -41,7 +42,7 @@ from semel.core.operators.chain import (
     read_note,
     write_note,
 )
-from semel.core.operators.verification import EXPIRE, REDACT, Anchor, AuditFault, ChainCheck
+from semel.core.operators.verification import EXPIRE, REDACT, Anchor, AuditFault, ChainCheck, ExpiredCheck
 from semel.core.record import instant, store_instant
 from semel.engine.call_flow import Pause
 from semel.engine.engine import EngineBase
@@ -59,8 +60,12 @@ _RESENDS: Final = 3
 _LONGEST: Final = {"scope": 255, "actor": 200, "action": 64, "target": 255, "outcome": 255, "reason": 2000}
 _MOST_DETAILS: Final = 32
 _LONGEST_DETAIL: Final = 1000
-_PLACE: Final = re.compile(r"(-?[0-9]{1,18})-([0-9]{1,18})-((?:[0-9a-f]{2}){0,64})")
+_PLACE: Final = re.compile(r"(-?[0-9]{1,19})-(-?[0-9]{1,19})-((?:[0-9a-f]{2}){0,64})")
 """As entries say it; more digits would not fit what stores count with."""
+_MOST_US: Final = 2**63 - 1
+_EARLIEST_US, _LATEST_US = 0, 250_000_000_000_000_000
+"""What is shown of an instant: from 1970 to 9892, of which every clock can tell the time of day."""
+_DAMAGED: Final = "(damaged: see semel audit verify)"
 _LOG: Final = logging.getLogger("semel.audit")
 _PHASES: Final[dict[int, Literal["whole", "begun", "ended"]]] = {
     Phase.WHOLE: "whole",
@@ -325,6 +330,9 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
         entries += check.entries
         sealed += max(0, head.sealed - head.kept_from + 1)
         faults += found
+        if head.chain != name_chain(head.scope):
+            text = f"entry {head.seq}: its chain is another one than that of its scope"
+            faults.append(AuditFault(head.scope, head.seq, "insertion", text))
     strays = (yield from ask(FindStrays())).strays
     faults += _judge_strays(stray for stray in strays if scope is None or stray.chain == name_chain(_kept(scope)))
     known = {head.scope for head in heads}
@@ -339,7 +347,8 @@ def verify(scope: str | None, anchors: Sequence[Anchor] = ()) -> Flow[AuditRepor
 def _check_chain(
     head: ChainHead, anchors: Iterable[Anchor], looked_for: frozenset[int] = frozenset()
 ) -> Flow[tuple[ChainCheck, list[AuditFault]]]:
-    check = ChainCheck(head, (yield from _all_seals(head)), anchors)
+    seals = yield from _all_seals(head)
+    check = ChainCheck(head, seals, anchors)
     after = head.kept_from - 1
     while after < head.seq:
         page = (yield from ask(ReadEntries(head.chain, after, head.seq, _PAGE))).entries
@@ -348,7 +357,7 @@ def _check_chain(
         if len(page) < _PAGE:
             break
         after = page[-1].seq
-    faults = check.finish()
+    faults = [*(yield from _check_expired(head, seals)), *check.finish()]
     if faults:
         now = (yield from ask(ReadHeads(head.scope, b"", 1))).heads
         # Entries were deleted or redacted while they were read, and the one that says so stands behind what was read.
@@ -359,6 +368,28 @@ def _check_chain(
     return check, faults
 
 
+def _check_expired(head: ChainHead, seals: Sequence[Seal]) -> Flow[list[AuditFault]]:
+    """What is below the entries that are kept, and no expiry has left there.
+
+    An expiry may delete meanwhile, the oldest first: what seems to be put in and is gone at a second look was not.
+    """
+    check = ExpiredCheck(head, seals)
+    after = 0
+    while after < head.kept_from - 1:
+        page = (yield from ask(ReadEntries(head.chain, after, head.kept_from - 1, _PAGE))).entries
+        for entry in page:
+            check.add(entry)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].seq
+    faults: list[AuditFault] = []
+    for first, last in check.finish():
+        for entry in (yield from ask(ReadEntries(head.chain, first - 1, last, 1))).entries:
+            text = f"entry {entry.seq}: it was put in or changed; entries are kept from {head.kept_from} on"
+            faults.append(AuditFault(head.scope, entry.seq, "insertion", text))
+    return faults
+
+
 def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
     faults: list[AuditFault] = []
     for stray in strays:
@@ -366,6 +397,9 @@ def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
         if stray.head is None:
             text = f"entry {stray.seq}: {what} is there, and the head of its chain is gone"
             faults.append(AuditFault(stray.scope, stray.seq, "truncation", text))
+        elif stray.is_entry and stray.seq < 1:
+            text = f"entry {stray.seq}: it was put in before the beginning of the chain"
+            faults.append(AuditFault(stray.scope, stray.seq, "insertion", text))
         elif stray.is_entry:
             text = f"entry {stray.seq}: it was put in behind the end of the chain, which is entry {stray.head}"
             faults.append(AuditFault(stray.scope, stray.seq, "insertion", text))
@@ -376,24 +410,31 @@ def _judge_strays(strays: Iterable[Stray]) -> list[AuditFault]:
 
 
 def show_entry(stored: StoredEntry) -> AuditEntry:
-    """A stored entry as people see it."""
-    note = None if stored.written is None else read_note(stored.written)
+    """A stored entry as people see it; one that was damaged is shown too, and does not hide the others."""
+    note = None if stored.written is None else _note_of(stored.written)
     return AuditEntry(
         scope=stored.scope,
         seq=stored.seq,
-        at=instant(stored.at_us),
+        at=instant(min(max(stored.at_us, _EARLIEST_US), _LATEST_US)),
         actor=stored.actor,
         action=stored.action,
         target=stored.target,
         reason=None if note is None else note.reason,
         outcome=stored.outcome,
         detail={} if note is None else note.detail,
-        phase=_PHASES[stored.phase],
+        phase=_PHASES.get(stored.phase, "whole"),
         begun=stored.ends or None,
         is_open=stored.is_open,
         hash=stored.hash.hex(),
         place=f"{stored.at_us}-{stored.seq}-{name_chain(stored.scope).hex()}",
     )
+
+
+def _note_of(written: bytes) -> Note:
+    try:
+        return read_note(written)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Note(_DAMAGED, {})
 
 
 def read_page(asked: ScanEntries) -> Flow[list[AuditEntry]]:
@@ -437,4 +478,8 @@ def _place_of(before: datetime | str | None) -> tuple[int, int, bytes] | None:
     if found is None:
         raise UsageError(f"{before!r:.100} is no place in the audit chain; give the `place` of an entry.")
     at_us, seq, chain = found.groups()
-    return int(at_us), int(seq), bytes.fromhex(chain)
+    return _within_store(int(at_us)), _within_store(int(seq)), bytes.fromhex(chain)
+
+
+def _within_store(number: int) -> int:
+    return min(max(number, -_MOST_US), _MOST_US)

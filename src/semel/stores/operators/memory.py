@@ -141,7 +141,7 @@ class MemoryAudit:
             strays += [
                 Stray(chain, entry.scope, seq, is_entry=True, head=end)
                 for seq, entry in self.entries.get(chain, {}).items()
-                if end is None or seq > end
+                if end is None or not 1 <= seq <= end
             ]
             sealed = None if head is None else head.sealed
             strays += [

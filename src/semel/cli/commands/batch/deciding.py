@@ -20,7 +20,14 @@ from semel.cli.record_view import as_line
 from semel.cli.store_option import Url
 from semel.core.key import is_internal
 
-Why = Annotated[str, typer.Option("--reason", help="Why; kept with the batch.", show_default=False)]
+Why = Annotated[
+    str,
+    typer.Option("--reason", help="Why; kept with the batch. A bulk action needs one.", show_default=False),
+]
+WhyNow = Annotated[
+    str,
+    typer.Option("--reason", help="Why; kept in the audit chain. A bulk action needs one.", show_default=False),
+]
 
 
 def pause(
@@ -32,9 +39,11 @@ def pause(
     print_status(status, as_json=as_json)
 
 
-def resume(id_: Id, url: Url = None, *, by: Actor = None, scope: Scope = None, as_json: AsJson = False) -> None:
+def resume(
+    id_: Id, url: Url = None, *, reason: WhyNow = "", by: Actor = None, scope: Scope = None, as_json: AsJson = False
+) -> None:
     """Let a paused batch be run again: by semel batch work where it runs, or by semel batch run."""
-    with open_batch(id_, url, scope) as batch, _recorded(batch, "resume", by, scope):
+    with open_batch(id_, url, scope) as batch, _recorded(batch, "resume", by, scope, reason):
         status = batch.resume()
     print_status(status, as_json=as_json)
 
@@ -92,13 +101,18 @@ def retry(
 
 
 def _recorded(
-    batch: Batch[Semel], what: str, by: str | None, scope: str | None, reason: str = ""
+    batch: Batch[Semel], what: str, by: str | None, scope: str | None, reason: str
 ) -> AbstractContextManager[object]:
-    """Around what is decided: two entries of the audit chain, under the permission of its action for a bulk action."""
+    """Around what is decided: two entries of the audit chain, under the permission of its action for a bulk action.
+
+    Raises:
+        Refused: it is a bulk action, and there is no reason, as the server asks for one.
+    """
     from semel.server.audit.targets import batch_target, bulk_target  # it imports all about the chain
 
     action, target = "batch", batch_target(batch.id)
     if is_internal(batch.operation):
+        check_reason(reason)
         action, target = str(batch.status().metadata["action"]), bulk_target(batch.id)
     detail = {"what": what}
     return recorded(

@@ -109,7 +109,7 @@ async def _count_open(view: View, status: Status) -> str:
 
 async def show_doctor(view: View) -> Response:
     """What `semel doctor` finds, and which promises hold."""
-    view.actions.demand_everywhere(view.user, Permission.LIST)
+    view.actions.demand_everywhere(view.user, Permission.SHOW)
     if not view.site.examination.is_possible:
         raise NotPossible(f"{view.site.store.name} cannot be looked at by the doctor: it is for tests.")
     return view.page("doctor.html", here="/doctor", examined=await view.actions.told(view.site.examination.look()))

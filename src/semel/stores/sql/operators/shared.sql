@@ -28,7 +28,7 @@ SELECT {seal} FROM {audit_seal_table} WHERE chain = ? AND last > ? AND last <= ?
 -- One statement, so that an entry and its head are seen as they were at the same instant.
 -- name: stray_entries
 SELECT a.chain, a.scope, a.seq, h.seq FROM {audit_table} AS a LEFT JOIN {audit_head_table} AS h ON h.chain = a.chain
-WHERE h.chain IS NULL OR a.seq > h.seq ORDER BY a.chain, a.seq LIMIT 1000;
+WHERE h.chain IS NULL OR a.seq > h.seq OR a.seq < 1 ORDER BY a.chain, a.seq LIMIT 1000;
 
 -- name: stray_seals
 SELECT s.chain, COALESCE(h.scope, ''), s.last, h.sealed FROM {audit_seal_table} AS s
