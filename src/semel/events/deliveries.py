@@ -39,6 +39,7 @@ from semel.errors import (
     ResultNotKept,
     SemelError,
     StoreUnavailable,
+    TransactionAborted,
     TryLater,
     UsageError,
 )
@@ -287,10 +288,8 @@ class AsyncDeliveries:
             async with self._transaction() as session:
                 result = await self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TryLater | ConcurrentModification):
-                raise
-            if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
-                raise
+            if error is not delivery.error and not isinstance(error, TransactionAborted | ConcurrentModification):
+                raise  # no attempt was rolled back: nothing ran, or what it came to is recorded
             return await self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
             return await self._count(delivery, error)
@@ -641,10 +640,8 @@ class SyncDeliveries:
             with self._transaction() as session:
                 result = self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TryLater | ConcurrentModification):
-                raise
-            if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
-                raise
+            if error is not delivery.error and not isinstance(error, TransactionAborted | ConcurrentModification):
+                raise  # no attempt was rolled back: nothing ran, or what it came to is recorded
             return self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
             return self._count(delivery, error)
