@@ -288,10 +288,13 @@ class AsyncDeliveries:
             async with self._transaction() as session:
                 result = await self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TransactionAborted | ConcurrentModification):
-                raise  # no attempt was rolled back: nothing ran, or what it came to is recorded
+            was_rolled_back = delivery.has_begun and isinstance(error, TransactionAborted | ConcurrentModification)
+            if error is not delivery.error and not was_rolled_back:
+                raise  # nothing ran, or what it came to is recorded
             return await self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
+            if not delivery.has_begun:
+                return delivery.after_no_transaction(error)
             return await self._count(delivery, error)
         if not self._has_seen_commit and not result.replayed:
             await self._check_commit(delivery)
@@ -640,10 +643,13 @@ class SyncDeliveries:
             with self._transaction() as session:
                 result = self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TransactionAborted | ConcurrentModification):
-                raise  # no attempt was rolled back: nothing ran, or what it came to is recorded
+            was_rolled_back = delivery.has_begun and isinstance(error, TransactionAborted | ConcurrentModification)
+            if error is not delivery.error and not was_rolled_back:
+                raise  # nothing ran, or what it came to is recorded
             return self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
+            if not delivery.has_begun:
+                return delivery.after_no_transaction(error)
             return self._count(delivery, error)
         if not self._has_seen_commit and not result.replayed:
             self._check_commit(delivery)

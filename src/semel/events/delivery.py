@@ -82,6 +82,8 @@ class Delivery:
     error: Exception | None = None
     hook_error: Exception | None = None
     number = 0
+    has_begun = False
+    """Whether its handler was about to be called."""
     within: Any = None
     """The caller's transaction, where there is one."""
 
@@ -110,6 +112,7 @@ class Delivery:
             UnknownType: there is none.
             DoesNotDecode: the data is not what it is annotated with.
         """
+        self.has_begun = True
         if attempt is not None:
             self.number = attempt.number
         if self.handler is None:
@@ -171,6 +174,10 @@ class Delivery:
             return Disposition("dead_letter", reason, None, self.reference, error)
         status: Ending = "unknown_type" if isinstance(error, UnknownType) else "failed"
         return Disposition("retry", status, self._wait(error, attempts), self.reference, error)
+
+    def after_no_transaction(self, error: Exception) -> Disposition:
+        """What comes of a transaction that could not begin: it knows nothing of the event, so nobody counts that."""
+        return Disposition("retry", "unavailable", self.settings.backoff.after(1), self.reference, error)
 
     @property
     def scope(self) -> Any:

@@ -1,0 +1,57 @@
+"""A transaction that cannot begin knows nothing of the event: nothing ran, so nothing is counted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from semel import Semel
+from semel.events import Consumer
+from tests.events.desk import NO_CHANCE, Desk, an_event
+
+
+@pytest.mark.parametrize("error", [ConnectionError("refused"), AttributeError("no pool")])
+def test_what_begins_nothing_is_no_failure_of_an_event(desk: Desk, error: Exception) -> None:
+    @contextmanager
+    def transaction() -> Iterator[Any]:
+        raise error
+        yield
+
+    @asynccontextmanager
+    async def awaited() -> AsyncIterator[Any]:
+        raise error
+        yield
+
+    ran: list[str] = []
+    consumer = desk.consumer(
+        lambda: ran.append("ran"), transaction=awaited if desk.is_async else transaction, max_attempts=1
+    )
+    told = [desk.handle(consumer, an_event()) for _ in range(3)]
+    assert [(one.status, one.action, one.error) for one in told] == [("unavailable", "retry", error)] * 3
+    assert [one.retry_after for one in told] == [NO_CHANCE.after(1)] * 3
+    assert (ran, desk.letters(), desk.record(an_event())) == ([], [], None)
+
+
+@pytest.mark.parametrize("kind", ["session", "connection"])
+def test_a_pool_without_a_free_connection_makes_no_dead_letter(tmp_path: Path, kind: str) -> None:
+    """A session of SQLAlchemy takes its connection with the first statement, which is the claim."""
+    path = tmp_path / "semel.db"
+    engine = sa.create_engine(
+        f"sqlite:///{path}", poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.001
+    )
+    begin = orm.sessionmaker(engine).begin if kind == "session" else engine.begin
+    with Semel(path) as semel:
+        consumer = Consumer(semel, "billing", transaction=begin, max_attempts=1)
+        consumer.on("asset.registered")(lambda: None)
+        with engine.connect():
+            told = [consumer.handle(an_event()) for _ in range(3)]
+        assert [(one.status, one.action) for one in told] == [("unavailable", "retry")] * 3
+        assert consumer.handle(an_event()).status == "processed"
+        assert list(consumer.dead_letters()) == []
+    engine.dispose()
