@@ -69,6 +69,11 @@ _NOT_COMMITTED: Final = (
     "not commit. This consumer has stopped, and the event was not acknowledged. Give a callable whose context manager "
     "commits at its end, such as sessions.begin."
 )
+_JOINS_UNASKED: Final = (
+    "An event was handed over inside within(), where what its handler wrote would be committed although it had failed: "
+    "that is told, and not raised; nothing ran. Give your transaction as handle(event, within=…), which errors leave, "
+    "or Consumer(transaction=…) one of its own, or call it outside."
+)
 
 
 class AsyncDeliveries:
@@ -106,6 +111,9 @@ class AsyncDeliveries:
     async def _take(self, event: Event, within: Any, remaining: timedelta | None) -> Disposition:
         if self._has_stopped:
             raise UsageError(_NOT_COMMITTED)
+        has_own = within is not None or self._settings.transaction is not None
+        if not has_own and context.joined_here(self._engine.store.name) is not None:
+            raise UsageError(_JOINS_UNASKED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
         try:
@@ -115,7 +123,7 @@ class AsyncDeliveries:
                 raise  # the caller's block rolls back, and `failed` keeps the letter
             return await self._refuse(event, error)
         delivery.within = within
-        delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
+        delivery.check_session(has_session=has_own)
         if self._settings.serial_by is None or event.subject is None:
             return await self._handle(delivery, within)
         if within is not None:
@@ -461,6 +469,9 @@ class SyncDeliveries:
     def _take(self, event: Event, within: Any, remaining: timedelta | None) -> Disposition:
         if self._has_stopped:
             raise UsageError(_NOT_COMMITTED)
+        has_own = within is not None or self._settings.transaction is not None
+        if not has_own and context.joined_here(self._engine.store.name) is not None:
+            raise UsageError(_JOINS_UNASKED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
         try:
@@ -470,7 +481,7 @@ class SyncDeliveries:
                 raise  # the caller's block rolls back, and `failed` keeps the letter
             return self._refuse(event, error)
         delivery.within = within
-        delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
+        delivery.check_session(has_session=has_own)
         if self._settings.serial_by is None or event.subject is None:
             return self._handle(delivery, within)
         if within is not None:
