@@ -142,6 +142,29 @@ def test_events_of_a_handler_ride_on_its_completion_and_a_replay_adds_none(place
     play(place, scenario)
 
 
+@joining
+def test_an_event_of_a_handler_goes_with_a_savepoint_where_it_is_written_at_once(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        semel, broker = place.semel(), Broker()
+        outbox = Outbox(semel)
+        await relay_on(semel, broker).run_once()
+        caller = await place.caller()
+
+        async def handler() -> None:
+            for name, ending in (("gone", "ROLLBACK TO SAVEPOINT here"), ("kept", "RELEASE SAVEPOINT here")):
+                await caller.sql("SAVEPOINT here")
+                await outbox.add(an_event("", id=""), name=name, within=caller.thing)
+                await caller.sql(ending)
+
+        await caller.begin()
+        await semel.within(caller.thing).run("k", handler, operation="place", fingerprint=None)
+        await caller.commit()
+        await relay_on(semel, broker).run_once()
+        assert broker.got == [engine_key(semel, "k").derive("event:kept")]
+
+    play(place, scenario)
+
+
 @pytest.mark.parametrize("ending", ["completed", "failed"])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 def test_an_event_that_is_added_after_its_handler_has_ended_is_refused(place: Place, ending: str) -> None:

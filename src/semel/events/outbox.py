@@ -101,7 +101,8 @@ class Outbox(Generic[S]):
             name: tells events of one handler apart; by default the type.
             ordering_key: events of one key are published in the order in which they were added.
             scope: whose event it is, as for a key; by default that of the running handler, or `SHARED`.
-            within: your transaction, as `semel.within` takes it; not needed where the handler itself runs in it.
+            within: your transaction, as `semel.within` takes it. Not needed where the handler itself runs in it, unless
+                the event is to go with a savepoint that may be rolled back: then it is written at once.
             autonomous: add it in a transaction of its own, whatever becomes of yours.
 
         Raises:
