@@ -248,6 +248,33 @@ def test_a_parameter_that_nobody_gives_is_refused_at_decoration(desk: Desk) -> N
         desk.consumer(lambda evnt: None)
 
 
+class Asset:
+    """A class that says nothing of how it is written."""
+
+    def __init__(self, capacity_kw: int) -> None:
+        self.capacity_kw = capacity_kw
+
+
+def test_data_that_nothing_decodes_to_is_refused_at_decoration(desk: Desk) -> None:
+    """Otherwise every event would be a dead letter at once."""
+
+    def registered(data: Asset) -> None:
+        del data
+
+    with pytest.raises(UsageError, match=r"Asset.*a Struct, a dataclass"):
+        desk.consumer(registered)
+
+
+def test_data_whose_annotation_cannot_be_found_is_refused_at_decoration(desk: Desk) -> None:
+    """As one that is imported for type checkers alone: the handler would get what was never decoded."""
+
+    def registered(data: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821 - that it is missing is the point
+        del data
+
+    with pytest.raises(UsageError, match=r"Missing.*Import it at run time"):
+        desk.consumer(registered)
+
+
 def test_two_handlers_for_one_type_are_refused(desk: Desk) -> None:
     consumer = desk.consumer(lambda: None)
     with pytest.raises(UsageError, match="taken by"):
