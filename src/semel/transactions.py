@@ -61,8 +61,10 @@ def transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callab
     Raises:
         UsageError: it is an alias of Django, which has no transactions for coroutines.
     """
-    if given is None or callable(given):
+    if given is None or isinstance(given, DjangoTransaction):
         return given
+    if callable(given):
+        return _checked(given, "__aenter__" if isinstance(engine, AsyncEngine) else "__enter__")
     if not isinstance(given, str):
         raise UsageError(
             f"transaction is a callable that gives a context manager, or the alias of a Django database, not "
@@ -71,3 +73,19 @@ def transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callab
     if isinstance(engine, AsyncEngine):
         raise UsageError("Django has no transactions for coroutines; nothing ran. Use it with a Semel.")
     return DjangoTransaction(given)
+
+
+def _checked(given: Callable[[], Any], enter: str) -> Callable[[], Any]:
+    """What begins a transaction, and says what has to be changed where it gives something else."""
+
+    def begin() -> Any:
+        manager = given()
+        if not hasattr(type(manager), enter):
+            kind = "an async context manager" if enter == "__aenter__" else "a context manager"
+            raise UsageError(
+                f"transaction= gave a {type(manager).__qualname__}, which is not {kind}; nothing ran. Give a function "
+                f"that contextlib makes one of, which begins, yields what within() takes, and commits."
+            )
+        return manager
+
+    return begin

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from semel import Semel
+from semel.errors import UsageError
 from semel.events import Consumer
 from tests.events.desk import NO_CHANCE, Desk, an_event
 
@@ -55,3 +56,20 @@ def test_a_pool_without_a_free_connection_makes_no_dead_letter(tmp_path: Path, k
         assert consumer.handle(an_event()).status == "processed"
         assert list(consumer.dead_letters()) == []
     engine.dispose()
+
+
+def test_what_gives_no_context_manager_has_to_be_changed(desk: Desk) -> None:
+    """Of the other kind, or a generator that nobody decorated: no later delivery mends that."""
+
+    @contextmanager
+    def transaction() -> Iterator[None]:
+        yield
+
+    @asynccontextmanager
+    async def awaited() -> AsyncIterator[None]:
+        yield
+
+    consumer = desk.consumer(lambda: None, transaction=transaction if desk.is_async else awaited)
+    with pytest.raises(UsageError, match=r"transaction= gave a .*, which is not an? .*context manager; nothing ran"):
+        desk.handle(consumer, an_event())
+    assert (desk.letters(), desk.record(an_event())) == ([], None)
