@@ -173,6 +173,8 @@ class AsyncDeliveries:
                 if within is not None:
                     raise
                 return delivery.after_failure(error, delivery.number)
+            if within is not None and delivery.has_begun:
+                raise  # the caller's block must not commit what its handler wrote without a mark
             return await self._explain(delivery, error)
         except Exception as error:
             if within is not None or error is not delivery.error:
@@ -531,6 +533,8 @@ class SyncDeliveries:
                 if within is not None:
                     raise
                 return delivery.after_failure(error, delivery.number)
+            if within is not None and delivery.has_begun:
+                raise  # the caller's block must not commit what its handler wrote without a mark
             return self._explain(delivery, error)
         except Exception as error:
             if within is not None or error is not delivery.error:
