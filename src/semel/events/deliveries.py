@@ -195,7 +195,7 @@ class AsyncDeliveries:
         except EventInvalid as error:
             try:
                 await self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
-            except StoreUnavailable as silent:
+            except TryLater as silent:
                 return self._report(_unavailable(silent))
             return self._report(Disposition("dead_letter", "invalid", error=error))
         return await self.handle(event, remaining=remaining)
@@ -213,7 +213,7 @@ class AsyncDeliveries:
         """Keep a letter of an event that can have no record."""
         try:
             await self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
-        except StoreUnavailable as silent:
+        except TryLater as silent:
             return _unavailable(silent)
         return Disposition("dead_letter", "invalid", error=error)
 
@@ -306,7 +306,7 @@ class AsyncDeliveries:
             if not delivery.has_begun:
                 return delivery.after_no_transaction(error)
             return await self._count(delivery, error)
-        if not self._has_seen_commit and not result.replayed:
+        if not self._has_seen_commit and not result.replayed and result.protected:
             await self._check_commit(delivery)
         return self._acknowledge(delivery, result)
 
@@ -555,7 +555,7 @@ class SyncDeliveries:
         except EventInvalid as error:
             try:
                 self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
-            except StoreUnavailable as silent:
+            except TryLater as silent:
                 return self._report(_unavailable(silent))
             return self._report(Disposition("dead_letter", "invalid", error=error))
         return self.handle(event, remaining=remaining)
@@ -573,7 +573,7 @@ class SyncDeliveries:
         """Keep a letter of an event that can have no record."""
         try:
             self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
-        except StoreUnavailable as silent:
+        except TryLater as silent:
             return _unavailable(silent)
         return Disposition("dead_letter", "invalid", error=error)
 
@@ -666,7 +666,7 @@ class SyncDeliveries:
             if not delivery.has_begun:
                 return delivery.after_no_transaction(error)
             return self._count(delivery, error)
-        if not self._has_seen_commit and not result.replayed:
+        if not self._has_seen_commit and not result.replayed and result.protected:
             self._check_commit(delivery)
         return self._acknowledge(delivery, result)
 
