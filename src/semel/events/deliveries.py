@@ -172,14 +172,14 @@ class AsyncDeliveries:
             if error is delivery.error:
                 if within is not None:
                     raise
-                return delivery.after_failure(error, delivery.number)
+                return delivery.after_run(error)
             if within is not None and delivery.has_begun:
                 raise  # the caller's block must not commit what its handler wrote without a mark
             return await self._explain(delivery, error)
         except Exception as error:
             if within is not None or error is not delivery.error:
                 raise
-            return delivery.after_failure(error, delivery.number)
+            return delivery.after_run(error)
 
     async def receive(
         self,
@@ -532,14 +532,14 @@ class SyncDeliveries:
             if error is delivery.error:
                 if within is not None:
                     raise
-                return delivery.after_failure(error, delivery.number)
+                return delivery.after_run(error)
             if within is not None and delivery.has_begun:
                 raise  # the caller's block must not commit what its handler wrote without a mark
             return self._explain(delivery, error)
         except Exception as error:
             if within is not None or error is not delivery.error:
                 raise
-            return delivery.after_failure(error, delivery.number)
+            return delivery.after_run(error)
 
     def receive(
         self,

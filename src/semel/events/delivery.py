@@ -172,6 +172,17 @@ class Delivery:
         reason = self.reason(Failure.of(error), attempts, rolled_back=rolled_back)
         if reason is not None:
             return Disposition("dead_letter", reason, None, self.reference, error)
+        return self._try_again(error, attempts)
+
+    def after_run(self, error: Exception) -> Disposition:
+        """What comes of an error of the handler that the engine has recorded.
+
+        Without an attempt it ran unprotected, while the store was down: no letter is kept, and a broker that is told of
+        one would forget the event.
+        """
+        return self.after_failure(error, self.number) if self.number else self._try_again(error, 1)
+
+    def _try_again(self, error: Exception, attempts: int) -> Disposition:
         status: Ending = "unknown_type" if isinstance(error, UnknownType) else "failed"
         return Disposition("retry", status, self._wait(error, attempts), self.reference, error)
 

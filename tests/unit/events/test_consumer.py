@@ -214,6 +214,26 @@ def test_a_store_that_does_not_answer_is_a_retry_and_leaves_nothing(
     assert (given.action, given.status) == ("retry", "unavailable")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"final_errors": (Declined,)}, {"in_doubt": "hold"}, {"max_attempts": 1}, {"unknown": "dead_letter"}],
+    ids=["final", "hold", "last", "unknown type"],
+)
+def test_what_fails_unprotected_is_delivered_again_because_no_letter_is_kept(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    def silent(*_: Any) -> Any:
+        raise StoreUnavailable("down", asked=False)
+
+    takes = "asset.moved" if "unknown" in given else "asset.registered"
+    consumer = desk.consumer(fail(Declined("no")), takes, store_down="run", **given)
+    monkeypatch.setattr(desk.store, "apply", silent)
+    told = desk.handle(consumer, an_event())
+    assert (told.action, told.retry_after) == ("retry", timedelta(seconds=1))
+    monkeypatch.undo()
+    assert desk.letters() == []
+
+
 def test_bytes_that_are_no_event_become_a_dead_letter_with_them(desk: Desk) -> None:
     consumer = desk.consumer(lambda: None)
     given = desk.wait(consumer.receive({"ce-id": "1"}, b"\x00\x01"))
