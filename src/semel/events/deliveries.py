@@ -69,6 +69,10 @@ _NOT_COMMITTED: Final = (
     "not commit. This consumer has stopped, and the event was not acknowledged. Give a callable whose context manager "
     "commits at its end, such as sessions.begin."
 )
+_KEEPS_ERRORS: Final = (
+    "transaction= gave a block that kept an error to itself, so nobody knows whether it rolled back; the event was not "
+    "acknowledged. Have it roll back and raise the error again."
+)
 _JOINS_UNASKED: Final = (
     "An event was handed over inside within(), where what its handler wrote would be committed although it had failed: "
     "that is told, and not raised; nothing ran. Give your transaction as handle(event, within=…), which errors leave, "
@@ -294,6 +298,7 @@ class AsyncDeliveries:
 
     async def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
         await self._set_up(delivery)
+        result: Result[None] | None = None
         try:
             async with self._transaction() as session:
                 result = await self._call_within(delivery, session)
@@ -306,6 +311,8 @@ class AsyncDeliveries:
             if not delivery.has_begun:
                 return delivery.after_no_transaction(error)
             return await self._count(delivery, error)
+        if result is None:
+            raise UsageError(_KEEPS_ERRORS)
         if not self._has_seen_commit and not result.replayed and result.protected:
             await self._check_commit(delivery)
         return self._acknowledge(delivery, result)
@@ -654,6 +661,7 @@ class SyncDeliveries:
 
     def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
         self._set_up(delivery)
+        result: Result[None] | None = None
         try:
             with self._transaction() as session:
                 result = self._call_within(delivery, session)
@@ -666,6 +674,8 @@ class SyncDeliveries:
             if not delivery.has_begun:
                 return delivery.after_no_transaction(error)
             return self._count(delivery, error)
+        if result is None:
+            raise UsageError(_KEEPS_ERRORS)
         if not self._has_seen_commit and not result.replayed and result.protected:
             self._check_commit(delivery)
         return self._acknowledge(delivery, result)

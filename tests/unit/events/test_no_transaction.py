@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from semel import Semel
+from semel import AsyncSemel, Semel
 from semel.errors import UsageError
 from semel.events import Consumer
-from tests.events.desk import NO_CHANCE, Desk, an_event
+from semel.stores.urls import store_from_url
+from tests.events.desk import NO_CHANCE, Declined, Desk, an_event, fail
 
 
 @pytest.mark.parametrize("error", [ConnectionError("refused"), AttributeError("no pool")])
@@ -73,3 +75,25 @@ def test_what_gives_no_context_manager_has_to_be_changed(desk: Desk) -> None:
     with pytest.raises(UsageError, match=r"transaction= gave a .*, which is not an? .*context manager; nothing ran"):
         desk.handle(consumer, an_event())
     assert (desk.letters(), desk.record(an_event())) == ([], None)
+
+
+def test_what_keeps_errors_to_itself_has_to_be_changed(desk: Desk, tmp_path: Path) -> None:
+    """Whether it rolled back, or committed half of what the handler wrote, nobody knows."""
+
+    @contextmanager
+    def transaction() -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(tmp_path / "semel.db")) as connection, suppress(Declined), connection:
+            yield connection
+
+    @asynccontextmanager
+    async def awaited() -> AsyncIterator[sqlite3.Connection]:
+        with transaction() as connection:
+            yield connection
+
+    desk.close()
+    desk.store = store_from_url(f"sqlite:///{tmp_path}/semel.db")
+    desk.semel = (AsyncSemel if desk.is_async else Semel)(desk.store)
+    consumer = desk.consumer(fail(Declined("no")), transaction=awaited if desk.is_async else transaction)
+    with pytest.raises(UsageError, match="kept an error to itself"):
+        desk.handle(consumer, an_event())
+    assert desk.letters() == []
