@@ -504,6 +504,51 @@ def test_a_publisher_has_to_answer_for_each_event(place: Place) -> None:
     play(place, scenario)
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([True], "answered with a bool"),
+        (["no"], "answered with a str"),
+        (None, "gave a NoneType"),
+        ({"a": None}, "gave a dict"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_nothing_is_taken_for_an_answer_that_is_none(place: Place, answer: Any, said: str) -> None:
+    """As what a client gives for a success: an event would be parked although it was published."""
+
+    class Wordy:
+        async def publish(self, events: Any) -> Any:
+            del events
+            return answer
+
+    async def scenario(place: Place) -> None:
+        semel = place.semel()
+        await add(Outbox(semel), "a")
+        with pytest.raises(UsageError, match=f"1 events and {said}"):
+            await relay_on(semel, Wordy(), max_attempts=1).run_once()
+        assert [one async for one in relay_on(semel, Wordy()).parked()] == []
+        assert await relay_on(semel, Broker()).run_once() == 1
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_a_publisher_that_cannot_be_awaited_ends_the_relay(place: Place) -> None:
+    class Hasty:
+        def publish(self, events: Any) -> list[Exception | None]:
+            return [None] * len(events)
+
+    async def scenario(place: Place) -> None:
+        semel = place.semel()
+        await add(Outbox(semel), "a")
+        with pytest.raises(UsageError, match="async def"):
+            await relay_on(semel, Hasty()).run_once()
+
+    play(place, scenario)
+
+
 async def lag_of(semel: AsyncSemel, stream: str | None = "default", most: int = 1000) -> LagMeasured:
     def flow() -> Flow[LagMeasured]:
         measured: LagMeasured = yield from ask(MeasureLag(stream, most))
