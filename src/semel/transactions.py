@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from semel.engine.async_engine import AsyncEngine
@@ -33,11 +33,19 @@ class DjangoTransaction:
 
         Raises:
             RolledBack: the handler marked it for a rollback; nothing of it was written.
+            UsageError: another one is open, with which it would be rolled back.
         """
         with requires("transaction=… with an alias", "django.db"):
             from django.db import connections, transaction
 
-        with transaction.atomic(using=self.alias, durable=True):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(transaction.atomic(using=self.alias, durable=True))
+            except RuntimeError as error:
+                raise UsageError(
+                    f"transaction={self.alias!r} begins a transaction of its own, and was asked to inside another "
+                    f"atomic() on that database; nothing ran. Call it outside, as in a view that is not atomic."
+                ) from error
             yield connections[self.alias]
             if transaction.get_rollback(using=self.alias):
                 raise RolledBack(

@@ -402,6 +402,19 @@ async def test_a_handler_that_rolls_back_by_itself_has_failed(office: Office) ->
     assert (await office.record()).attempts == 1
 
 
+@pytest.mark.parametrize("office", ["django-postgresql", "django-mariadb"], indirect=True)
+async def test_a_transaction_of_django_inside_another_one_is_refused(office: Office) -> None:
+    """As in a view under `ATOMIC_REQUESTS`: whoever rolls that back would take an event along that was acknowledged."""
+    from django.db import transaction as django_transaction
+
+    begun = await office.library.commits(office.url, office.stack)
+    consumer: Consumer[Any] = Consumer(office.semel, "billing", transaction=begun.transaction, backoff=NO_CHANCE)
+    consumer.on(TYPE)(begun.write)
+    with django_transaction.atomic(using=begun.transaction), pytest.raises(UsageError, match="inside another atomic"):
+        consumer.handle(an_event())
+    assert (await office.record(), office.count_effects()) == (None, 0)
+
+
 async def published(office: Office) -> list[str | None]:
     """The subjects of all events that a relay finds, as another process would."""
     broker = Broker()
