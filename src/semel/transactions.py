@@ -38,6 +38,9 @@ class DjangoTransaction:
         with requires("transaction=… with an alias", "django.db"):
             from django.db import connections, transaction
 
+        connection = connections[self.alias]
+        if connection.errors_occurred:  # what Django does at the begin of a request: one that was lost is opened again
+            connection.close_if_unusable_or_obsolete()
         with ExitStack() as stack:
             try:
                 stack.enter_context(transaction.atomic(using=self.alias, durable=True))
@@ -46,7 +49,7 @@ class DjangoTransaction:
                     f"transaction={self.alias!r} begins a transaction of its own, and was asked to inside another "
                     f"atomic() on that database; nothing ran. Call it outside, as in a view that is not atomic."
                 ) from error
-            yield connections[self.alias]
+            yield connection
             if transaction.get_rollback(using=self.alias):
                 raise RolledBack(
                     "The transaction was marked for a rollback, so nothing of it was written; the attempt is counted."
