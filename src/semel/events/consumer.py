@@ -206,6 +206,8 @@ class Consumer(Generic[S]):
 
     def failed(self, event: Event, error: Exception) -> Any:
         """Count an attempt that was rolled back with your transaction, and say what the broker is to be told."""
+        if not isinstance(event, Event):
+            raise UsageError(f"failed() takes an Event, not a {type(event).__name__}; nothing was counted.")
         return self._deliveries.failed(event, error)
 
     @overload

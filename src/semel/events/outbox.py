@@ -109,6 +109,8 @@ class Outbox(Generic[S]):
             UsageError: there is no transaction, no id, the handler has ended, or the name was used already in this
                 attempt.
         """
+        if not isinstance(event, Event):
+            raise UsageError(f"add() takes an Event, not a {type(event).__name__}; it was not added.")
         engine = self._engine
         call = _current_call(engine)
         used = event.type if name is None else name

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
-from semel.events import Backoff, Consumer, Disposition, Event
+from semel.events import Backoff, Consumer, Disposition, Event, Outbox
 from semel.testing import Crash
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
 
@@ -524,3 +525,15 @@ def test_what_begins_no_transaction_is_refused(desk: Desk) -> None:
 
 def test_a_consumer_can_be_made_before_django_knows_its_databases() -> None:
     assert Consumer(Semel("django://default"), "billing").name == "billing"
+
+
+@pytest.mark.parametrize("call", ["handle", "failed", "add"])
+def test_what_is_no_event_object_is_refused(desk: Desk, call: str) -> None:
+    consumer, given = desk.consumer(lambda: None), cast("Event", {"type": "asset.registered"})
+    calls: dict[str, Callable[[], object]] = {
+        "handle": lambda: consumer.handle(given),
+        "failed": lambda: consumer.failed(given, OSError()),
+        "add": lambda: Outbox(desk.semel).add(given, autonomous=True),
+    }
+    with pytest.raises(UsageError, match=rf"{call}\(\) takes an Event, not a dict"):
+        calls[call]()
