@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -69,6 +70,8 @@ _NOT_COMMITTED: Final = (
     "not commit. This consumer has stopped, and the event was not acknowledged. Give a callable whose context manager "
     "commits at its end, such as sessions.begin."
 )
+_WARN_EVERY: Final = 60.0
+_log: Final = logging.getLogger("semel")
 _KEEPS_ERRORS: Final = (
     "transaction= gave a block that kept an error to itself, so nobody knows whether it rolled back; the event was not "
     "acknowledged. Have it roll back and raise the error again."
@@ -96,6 +99,7 @@ class AsyncDeliveries:
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
         self._is_set_up = False
         self._has_stopped = False
+        self._warn_at = 0.0
 
     async def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
@@ -309,7 +313,7 @@ class AsyncDeliveries:
             return await self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
             if not delivery.has_begun:
-                return delivery.after_no_transaction(error)
+                return self._could_not_begin(delivery, error)
             return await self._count(delivery, error)
         if result is None:
             raise UsageError(_KEEPS_ERRORS)
@@ -339,6 +343,15 @@ class AsyncDeliveries:
             self._has_stopped = True
             raise UsageError(_NOT_COMMITTED)
         self._has_seen_commit = True
+
+    def _could_not_begin(self, delivery: Delivery, error: Exception) -> Disposition:
+        """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
+        now = self._engine.clock.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY
+            name = type(error).__qualname__
+            _log.warning("events of %s wait: transaction= could not begin one (%s)", self._settings.name, name)
+        return delivery.after_no_transaction(error)
 
     async def _count(self, delivery: Delivery, error: Exception) -> Disposition:
         """Count an attempt that left nothing behind, on a connection of semel's own."""
@@ -459,6 +472,7 @@ class SyncDeliveries:
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
         self._is_set_up = False
         self._has_stopped = False
+        self._warn_at = 0.0
 
     def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
@@ -672,7 +686,7 @@ class SyncDeliveries:
             return self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
             if not delivery.has_begun:
-                return delivery.after_no_transaction(error)
+                return self._could_not_begin(delivery, error)
             return self._count(delivery, error)
         if result is None:
             raise UsageError(_KEEPS_ERRORS)
@@ -702,6 +716,15 @@ class SyncDeliveries:
             self._has_stopped = True
             raise UsageError(_NOT_COMMITTED)
         self._has_seen_commit = True
+
+    def _could_not_begin(self, delivery: Delivery, error: Exception) -> Disposition:
+        """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
+        now = self._engine.clock.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY
+            name = type(error).__qualname__
+            _log.warning("events of %s wait: transaction= could not begin one (%s)", self._settings.name, name)
+        return delivery.after_no_transaction(error)
 
     def _count(self, delivery: Delivery, error: Exception) -> Disposition:
         """Count an attempt that left nothing behind, on a connection of semel's own."""

@@ -20,7 +20,9 @@ from tests.events.desk import NO_CHANCE, Declined, Desk, an_event, fail
 
 
 @pytest.mark.parametrize("error", [ConnectionError("refused"), AttributeError("no pool")])
-def test_what_begins_nothing_is_no_failure_of_an_event(desk: Desk, error: Exception) -> None:
+def test_what_begins_nothing_is_no_failure_of_an_event(
+    desk: Desk, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     @contextmanager
     def transaction() -> Iterator[Any]:
         raise error
@@ -39,6 +41,11 @@ def test_what_begins_nothing_is_no_failure_of_an_event(desk: Desk, error: Except
     assert [(one.status, one.action, one.error) for one in told] == [("unavailable", "retry", error)] * 3
     assert [one.retry_after for one in told] == [NO_CHANCE.after(1)] * 3
     assert (ran, desk.letters(), desk.record(an_event())) == ([], [], None)
+    said = f"events of billing wait: transaction= could not begin one ({type(error).__name__})"
+    assert caplog.messages.count(said) == 1
+    desk.clock.advance(60)
+    desk.handle(consumer, an_event())
+    assert caplog.messages.count(said) == 2
 
 
 @pytest.mark.parametrize("kind", ["session", "connection"])
