@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from semel.core.fingerprint import is_model
-from semel.engine.decorator import name_of
+from semel.engine.decorator import name_of, resolved_hints
 from semel.errors import UsageError
 
 
@@ -55,6 +55,22 @@ def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str)
     return frozenset(parameters)
 
 
+def data_annotation(function: Callable[..., Any]) -> Any:
+    """What the parameter `data` of a handler is annotated with; `Any` where it has none.
+
+    Raises:
+        UsageError: it names something that cannot be found, so that data would not be decoded.
+    """
+    hints = resolved_hints(function)
+    parameter = inspect.signature(function).parameters.get("data")
+    if "data" in hints or parameter is None or parameter.annotation is inspect.Parameter.empty:
+        return hints.get("data", Any)
+    raise UsageError(
+        f"The data of {name_of(function)} is annotated with {parameter.annotation!r:.200}, which cannot be found; "
+        f"nothing ran. Import it at run time, so that data can be decoded to it."
+    )
+
+
 def is_untyped(annotation: Any) -> bool:
     """Whether an annotation says nothing of the data."""
     return annotation in (Any, object, inspect.Parameter.empty)
@@ -73,8 +89,14 @@ def check_decodable(annotation: Any, owner: str) -> None:
     """
     try:
         msgspec.json.Decoder(annotation)
+        is_unknown = isinstance(msgspec.inspect.type_info(annotation), msgspec.inspect.CustomType)
     except TypeError as problem:
         raise UsageError(f"The data of {owner} cannot be decoded: {problem}; nothing ran.") from None
+    if is_unknown:
+        raise UsageError(
+            f"The data of {owner} cannot be decoded: nobody knows how JSON becomes {annotation!r:.200}; nothing ran. "
+            f"Annotate it with a Struct, a dataclass, a TypedDict or a model of pydantic."
+        )
 
 
 def describe_places(problem: Any) -> str:

@@ -95,3 +95,16 @@ async def test_an_item_that_a_limit_of_the_process_refuses_keeps_its_claim(desk:
     status = await asyncio.wait_for(desk.run(batch, handler=handler, concurrency=4, page=20), 60)
     assert (status.state, status.completed, doubts) == ("completed", 20, [False] * 20)
     await desk.do(engine.close)
+
+
+async def test_a_page_takes_no_place_from_its_items(desk: Desk) -> None:
+    engine: Any = (Semel if desk.kind == "sync" else AsyncSemel)(MemoryStore(), limits=Limits(max_handlers=1))
+    batch = await desk.start(20, batches=desk.batches(semel=engine))
+
+    async def anothing(item: Item) -> None:
+        del item
+
+    handler = (lambda item: None) if desk.kind == "sync" else anothing
+    status = await asyncio.wait_for(desk.run(batch, handler=handler, concurrency=4, page=5), 60)
+    assert (status.state, status.completed) == ("completed", 20)
+    await desk.do(engine.close)

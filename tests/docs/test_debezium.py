@@ -9,7 +9,7 @@ SCHEMA = ROOT / "src/semel/stores/postgresql/schema/0004_outbox.sql"
 
 
 def _settings() -> dict[str, str]:
-    (block,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = re.findall(r"```text\n(connector\..*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return dict(line.split("=", 1) for line in block.splitlines())
 
 

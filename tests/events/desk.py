@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from semel import AsyncSemel, Semel
+from semel.engine.decorator import resolved_hints
 from semel.events import Backoff, Consumer, DeadLetter, Disposition, Event
 from semel.testing import VirtualClock
 
@@ -85,7 +86,7 @@ class Desk:
             return function(**given)
 
         run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-        run.__annotations__ = function.__annotations__
+        run.__annotations__ = dict(resolved_hints(function))
         return run
 
     def handle(self, consumer: Consumer[Any], event: Event) -> Disposition:

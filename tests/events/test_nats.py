@@ -111,6 +111,22 @@ class TestOnNatsAlone:
             async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), nats.url, stream="nowhere"):
                 pass
 
+    @pytest.mark.parametrize("name", ["shop.billing", "shop billing", "shop>", "*", "a/b"])
+    async def test_a_consumer_whose_name_is_none_for_the_broker_needs_another_one_there(
+        self, bench: NatsBench, name: str
+    ) -> None:
+        consumer = Consumer(AsyncSemel(MemoryStore()), name)
+        with pytest.raises(UsageError, match="by durable="):
+            async with adapter.listen(consumer, bench.url, stream=bench.name):
+                pass
+        async with adapter.listen(consumer, bench.url, stream=bench.name, durable="billing"):
+            assert (await bench.context.consumer_info(bench.name, "billing")).name == "billing"
+
+    @pytest.mark.parametrize("names", [("a.b", None), ("a", "shop.billing")])
+    async def test_a_doctor_is_told_of_a_name_that_is_none(self, names: tuple[str, str | None]) -> None:
+        with pytest.raises(UsageError, match="NATS has no"):
+            await adapter.read_stream("nats://127.0.0.1:1", *names)
+
     async def test_a_greeting_that_is_cut_short_leaves_no_socket_open(self) -> None:
         is_closed = asyncio.Event()
 

@@ -142,6 +142,29 @@ def test_events_of_a_handler_ride_on_its_completion_and_a_replay_adds_none(place
     play(place, scenario)
 
 
+@joining
+def test_an_event_of_a_handler_goes_with_a_savepoint_where_it_is_written_at_once(place: Place) -> None:
+    async def scenario(place: Place) -> None:
+        semel, broker = place.semel(), Broker()
+        outbox = Outbox(semel)
+        await relay_on(semel, broker).run_once()
+        caller = await place.caller()
+
+        async def handler() -> None:
+            for name, ending in (("gone", "ROLLBACK TO SAVEPOINT here"), ("kept", "RELEASE SAVEPOINT here")):
+                await caller.sql("SAVEPOINT here")
+                await outbox.add(an_event("", id=""), name=name, within=caller.thing)
+                await caller.sql(ending)
+
+        await caller.begin()
+        await semel.within(caller.thing).run("k", handler, operation="place", fingerprint=None)
+        await caller.commit()
+        await relay_on(semel, broker).run_once()
+        assert broker.got == [engine_key(semel, "k").derive("event:kept")]
+
+    play(place, scenario)
+
+
 @pytest.mark.parametrize("ending", ["completed", "failed"])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 def test_an_event_that_is_added_after_its_handler_has_ended_is_refused(place: Place, ending: str) -> None:
@@ -477,6 +500,51 @@ def test_a_publisher_has_to_answer_for_each_event(place: Place) -> None:
         await add(Outbox(semel), "a")
         with pytest.raises(UsageError, match="1 events and answered for 0"):
             await relay_on(semel, Silent()).run_once()
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([True], "answered with a bool"),
+        (["no"], "answered with a str"),
+        (None, "gave a NoneType"),
+        ({"a": None}, "gave a dict"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_nothing_is_taken_for_an_answer_that_is_none(place: Place, answer: Any, said: str) -> None:
+    """As what a client gives for a success: an event would be parked although it was published."""
+
+    class Wordy:
+        async def publish(self, events: Any) -> Any:
+            del events
+            return answer
+
+    async def scenario(place: Place) -> None:
+        semel = place.semel()
+        await add(Outbox(semel), "a")
+        with pytest.raises(UsageError, match=f"1 events and {said}"):
+            await relay_on(semel, Wordy(), max_attempts=1).run_once()
+        assert [one async for one in relay_on(semel, Wordy()).parked()] == []
+        assert await relay_on(semel, Broker()).run_once() == 1
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+def test_a_publisher_that_cannot_be_awaited_ends_the_relay(place: Place) -> None:
+    class Hasty:
+        def publish(self, events: Any) -> list[Exception | None]:
+            return [None] * len(events)
+
+    async def scenario(place: Place) -> None:
+        semel = place.semel()
+        await add(Outbox(semel), "a")
+        with pytest.raises(UsageError, match="async def"):
+            await relay_on(semel, Hasty()).run_once()
 
     play(place, scenario)
 

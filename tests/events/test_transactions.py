@@ -402,6 +402,42 @@ async def test_a_handler_that_rolls_back_by_itself_has_failed(office: Office) ->
     assert (await office.record()).attempts == 1
 
 
+@pytest.mark.parametrize("office", ["django-postgresql", "django-mariadb"], indirect=True)
+async def test_a_transaction_of_django_inside_another_one_is_refused(office: Office) -> None:
+    """As in a view under `ATOMIC_REQUESTS`: whoever rolls that back would take an event along that was acknowledged."""
+    from django.db import transaction as django_transaction
+
+    begun = await office.library.commits(office.url, office.stack)
+    consumer: Consumer[Any] = Consumer(office.semel, "billing", transaction=begun.transaction, backoff=NO_CHANCE)
+    consumer.on(TYPE)(begun.write)
+    with django_transaction.atomic(using=begun.transaction), pytest.raises(UsageError, match="inside another atomic"):
+        consumer.handle(an_event())
+    assert (await office.record(), office.count_effects()) == (None, 0)
+
+
+@pytest.mark.parametrize("office", ["django-postgresql", "django-mariadb"], indirect=True)
+async def test_a_connection_of_django_that_was_lost_is_opened_again(office: Office) -> None:
+    """Nobody else does: outside of requests Django keeps the connection of a thread, whatever became of it."""
+    from django.db import connections
+
+    begun = await office.library.commits(office.url, office.stack)
+    consumer: Consumer[Any] = Consumer(office.semel, "billing", transaction=begun.transaction, backoff=NO_CHANCE)
+    consumer.on(TYPE)(begun.write)
+    assert (await office.handle(consumer)).status == "processed"
+    which, end = {
+        "postgresql": ("SELECT pg_backend_pid()", "SELECT pg_terminate_backend({}, 5000)"),
+        "mariadb": ("SELECT connection_id()", "KILL {}"),
+    }[office.library.server]
+    with connections[begun.transaction].cursor() as cursor:
+        cursor.execute(which)
+        (number,) = cursor.fetchone()
+    with closing(new_connection(office.url)) as other, other.cursor() as cursor:
+        cursor.execute(end.format(number))
+    told = [(await office.wait(consumer.handle(an_event(id="e-2")))).status for _ in range(3)]
+    assert told == ["unavailable", "processed", "duplicate"]
+    assert office.count_effects() == 2
+
+
 async def published(office: Office) -> list[str | None]:
     """The subjects of all events that a relay finds, as another process would."""
     broker = Broker()

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from semel.errors import EventInvalid
+from semel.errors import EventInvalid, UsageError
 from semel.events import Consumer, Disposition, Event
 from semel.testing import Crash
 from tests.events.desk import NO_CHANCE, TYPE, Declined, Registered, an_event
@@ -240,3 +240,21 @@ async def test_an_event_that_can_have_no_record_leaves_the_block(desk: Desk) -> 
     with pytest.raises(EventInvalid, match="KeyError"):
         await desk.handle_inside(consumer, an_event())
     assert desk.office.count_effects() == 0
+
+
+@pytest.mark.parametrize("office", ["sqlite3", "aiosqlite"], indirect=True)
+async def test_an_event_joins_no_transaction_that_its_caller_did_not_give(desk: Desk) -> None:
+    """Its failure would be told and not raised: the block would commit half of it, and the next attempt the whole."""
+    runs: list[str] = []
+    consumer, semel = desk.consumer(lambda: runs.append("ran")), desk.office.semel
+    if desk.office.library.is_async:
+        async with desk.begun.transaction() as session, semel.within(session):
+            with pytest.raises(UsageError, match=r"inside within\(\).*nothing ran"):
+                await consumer.handle(an_event())
+            given = await consumer.handle(an_event(), within=session)
+    else:
+        with desk.begun.transaction() as session, semel.within(session):
+            with pytest.raises(UsageError, match=r"inside within\(\).*nothing ran"):
+                consumer.handle(an_event())
+            given = cast("Disposition", consumer.handle(an_event(), within=session))
+    assert (given.status, runs) == ("processed", ["ran"])

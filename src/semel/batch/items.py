@@ -11,9 +11,17 @@ import msgspec
 from semel.core.batch.values import ItemStatus, StoredItem
 from semel.core.record import Failure
 from semel.core.sealing.values import refuse_sealed
-from semel.engine.decorator import name_of, resolved_hints
+from semel.engine.decorator import name_of
 from semel.errors import UsageError
-from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_pydantic, is_untyped, parameters_of
+from semel.handlers import (
+    DoesNotDecode,
+    check_decodable,
+    data_annotation,
+    describe_places,
+    is_pydantic,
+    is_untyped,
+    parameters_of,
+)
 
 T = TypeVar("T")
 PARAMETERS: Final = ("item", "data", "session", "attempt")
@@ -95,7 +103,7 @@ def make_item_handler(function: Callable[..., Any], type_: Any) -> ItemHandler:
         UsageError: it has a parameter that nobody gives, or data cannot be decoded to its annotation.
     """
     parameters = parameters_of(function, PARAMETERS, "items")
-    annotation = resolved_hints(function).get("data", Any)
+    annotation = data_annotation(function)
     own = type_ if is_untyped(annotation) else annotation
     return ItemHandler(function, parameters, decoder_of(type_, "the items"), decoder_of(own, name_of(function)))
 

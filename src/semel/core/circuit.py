@@ -114,7 +114,8 @@ class Limits:
         waiters: how many callers of a process may wait for keys that others run.
         waiters_per_key: how many of them may wait for one key.
         max_handlers: how many handlers of a process may run at the same time; None: any number. One more is refused
-            with `TooManyHandlers` before anything is claimed. What a running handler calls itself is not counted.
+            with `TooManyHandlers` before anything is claimed. What a running handler calls itself is not counted, and
+            claims of semel's own, as that of a relay, are not either.
     """
 
     open_after: int = 5

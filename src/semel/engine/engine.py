@@ -21,7 +21,7 @@ from semel.core.circuit import Change, Guard, Limits
 from semel.core.erasure.port import Erasable
 from semel.core.erasure.stored import erasables_of
 from semel.core.fingerprint import Fingerprints, Secret, Secrets
-from semel.core.key import SHARED, Key
+from semel.core.key import SHARED, Key, is_internal
 from semel.core.observer import TRACE_TAG, Logging, Observer, Signal, counter_of, is_heard, notify, tracer_of
 from semel.core.operations import Complete, Fail, LapsedRecord, Query, Terms
 from semel.core.policy import DeclaredOperations, Policy, PolicyFields
@@ -333,10 +333,14 @@ class EngineBase:
             context.refuse_reentry(request.key, self.store.name)
         return None if context.current_transaction.get() is None else context.joined_here(self.store.name)
 
-    def handlers_for_call(self) -> RunningHandlers | None:
-        """Where a new call is counted while its handler runs; None: there is no limit, or the caller is counted."""
+    def handlers_for_call(self, operation: str) -> RunningHandlers | None:
+        """Where a new call is counted while its handler runs; None: there is no limit, or nothing to be counted.
+
+        That is where the caller is counted, and where the claim is one of semel's own, which runs no handler: whoever
+        has it calls one, or runs for as long as the process.
+        """
         handlers = self._handlers
-        if handlers is not None and context.is_in_handler(self.store.name):
+        if handlers is not None and (context.is_in_handler(self.store.name) or is_internal(operation)):
             return None
         return handlers
 

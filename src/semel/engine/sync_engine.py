@@ -161,7 +161,8 @@ class SyncCall(SyncPerformer, CallFlow, Generic[T]):
         *,
         only_reconcile: bool = False,
     ) -> None:
-        handlers = None if engine.limits.max_handlers is None or only_reconcile else engine.handlers_for_call()
+        is_unbounded = engine.limits.max_handlers is None or only_reconcile
+        handlers = None if is_unbounded else engine.handlers_for_call(request.key.operation)
         CallFlow.__init__(
             self, request, engine.clock, engine.new_nonce, engine.retry_budget, handlers, only_reconcile=only_reconcile
         )

@@ -44,7 +44,8 @@ class Consumer(Generic[S]):
         transaction: gives a context manager that begins a transaction, gives what `within` takes, and commits at its
             end. Then the mark commits together with what the handler writes. Text is the alias of a Django database:
             its connection is the session, in `atomic`.
-        serial_by: "subject": never two events of a subject at the same time, over all processes. It promises no order.
+        serial_by: "subject": never two events of a subject at the same time, over all processes, as long as none runs
+            for longer than `max_runtime`. It promises no order.
         scope: for whom, or a callable that says so of an event.
         about: what people search by, as a callable of the event; by default the subject.
         policy: fields of the policy. Here `max_attempts` is 5 and then an event becomes a dead letter, `keep_for` is 30
@@ -205,6 +206,8 @@ class Consumer(Generic[S]):
 
     def failed(self, event: Event, error: Exception) -> Any:
         """Count an attempt that was rolled back with your transaction, and say what the broker is to be told."""
+        if not isinstance(event, Event):
+            raise UsageError(f"failed() takes an Event, not a {type(event).__name__}; nothing was counted.")
         return self._deliveries.failed(event, error)
 
     @overload

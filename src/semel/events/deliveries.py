@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -39,6 +40,7 @@ from semel.errors import (
     ResultNotKept,
     SemelError,
     StoreUnavailable,
+    TransactionAborted,
     TryLater,
     UsageError,
 )
@@ -68,6 +70,17 @@ _NOT_COMMITTED: Final = (
     "not commit. This consumer has stopped, and the event was not acknowledged. Give a callable whose context manager "
     "commits at its end, such as sessions.begin."
 )
+_WARN_EVERY: Final = 60.0
+_log: Final = logging.getLogger("semel")
+_KEEPS_ERRORS: Final = (
+    "transaction= gave a block that kept an error to itself, so nobody knows whether it rolled back; the event was not "
+    "acknowledged. Have it roll back and raise the error again."
+)
+_JOINS_UNASKED: Final = (
+    "An event was handed over inside within(), where what its handler wrote would be committed although it had failed: "
+    "that is told, and not raised; nothing ran. Give your transaction as handle(event, within=…), which errors leave, "
+    "or Consumer(transaction=…) one of its own, or call it outside."
+)
 
 
 class AsyncDeliveries:
@@ -86,6 +99,7 @@ class AsyncDeliveries:
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
         self._is_set_up = False
         self._has_stopped = False
+        self._warn_at = 0.0
 
     async def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
@@ -105,6 +119,9 @@ class AsyncDeliveries:
     async def _take(self, event: Event, within: Any, remaining: timedelta | None) -> Disposition:
         if self._has_stopped:
             raise UsageError(_NOT_COMMITTED)
+        has_own = within is not None or self._settings.transaction is not None
+        if not has_own and context.joined_here(self._engine.store.name) is not None:
+            raise UsageError(_JOINS_UNASKED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
         try:
@@ -114,7 +131,7 @@ class AsyncDeliveries:
                 raise  # the caller's block rolls back, and `failed` keeps the letter
             return await self._refuse(event, error)
         delivery.within = within
-        delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
+        delivery.check_session(has_session=has_own)
         if self._settings.serial_by is None or event.subject is None:
             return await self._handle(delivery, within)
         if within is not None:
@@ -163,12 +180,14 @@ class AsyncDeliveries:
             if error is delivery.error:
                 if within is not None:
                     raise
-                return delivery.after_failure(error, delivery.number)
+                return delivery.after_run(error)
+            if within is not None and delivery.has_begun:
+                raise  # the caller's block must not commit what its handler wrote without a mark
             return await self._explain(delivery, error)
         except Exception as error:
             if within is not None or error is not delivery.error:
                 raise
-            return delivery.after_failure(error, delivery.number)
+            return delivery.after_run(error)
 
     async def receive(
         self,
@@ -184,7 +203,7 @@ class AsyncDeliveries:
         except EventInvalid as error:
             try:
                 await self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
-            except StoreUnavailable as silent:
+            except TryLater as silent:
                 return self._report(_unavailable(silent))
             return self._report(Disposition("dead_letter", "invalid", error=error))
         return await self.handle(event, remaining=remaining)
@@ -202,7 +221,7 @@ class AsyncDeliveries:
         """Keep a letter of an event that can have no record."""
         try:
             await self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
-        except StoreUnavailable as silent:
+        except TryLater as silent:
             return _unavailable(silent)
         return Disposition("dead_letter", "invalid", error=error)
 
@@ -283,18 +302,22 @@ class AsyncDeliveries:
 
     async def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
         await self._set_up(delivery)
+        result: Result[None] | None = None
         try:
             async with self._transaction() as session:
                 result = await self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TryLater | ConcurrentModification):
-                raise
-            if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
-                raise
+            was_rolled_back = delivery.has_begun and isinstance(error, TransactionAborted | ConcurrentModification)
+            if error is not delivery.error and not was_rolled_back:
+                raise  # nothing ran, or what it came to is recorded
             return await self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
+            if not delivery.has_begun:
+                return self._could_not_begin(delivery, error)
             return await self._count(delivery, error)
-        if not self._has_seen_commit and not result.replayed:
+        if result is None:
+            raise UsageError(_KEEPS_ERRORS)
+        if not self._has_seen_commit and not result.replayed and result.protected:
             await self._check_commit(delivery)
         return self._acknowledge(delivery, result)
 
@@ -320,6 +343,15 @@ class AsyncDeliveries:
             self._has_stopped = True
             raise UsageError(_NOT_COMMITTED)
         self._has_seen_commit = True
+
+    def _could_not_begin(self, delivery: Delivery, error: Exception) -> Disposition:
+        """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
+        now = self._engine.clock.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY
+            name = type(error).__qualname__
+            _log.warning("events of %s wait: transaction= could not begin one (%s)", self._settings.name, name)
+        return delivery.after_no_transaction(error)
 
     async def _count(self, delivery: Delivery, error: Exception) -> Disposition:
         """Count an attempt that left nothing behind, on a connection of semel's own."""
@@ -440,6 +472,7 @@ class SyncDeliveries:
         self._has_seen_commit = getattr(settings.transaction, "commits_or_raises", False)
         self._is_set_up = False
         self._has_stopped = False
+        self._warn_at = 0.0
 
     def handle(self, event: Event, *, within: Any = None, remaining: timedelta | None = None) -> Disposition:
         """Run the handler of an event once, and say what the broker is to be told.
@@ -459,6 +492,9 @@ class SyncDeliveries:
     def _take(self, event: Event, within: Any, remaining: timedelta | None) -> Disposition:
         if self._has_stopped:
             raise UsageError(_NOT_COMMITTED)
+        has_own = within is not None or self._settings.transaction is not None
+        if not has_own and context.joined_here(self._engine.store.name) is not None:
+            raise UsageError(_JOINS_UNASKED)
         if self._settings.unknown == "ignore" and self._handlers.find(event.type) is None:
             return Disposition("ack", "ignored")
         try:
@@ -468,7 +504,7 @@ class SyncDeliveries:
                 raise  # the caller's block rolls back, and `failed` keeps the letter
             return self._refuse(event, error)
         delivery.within = within
-        delivery.check_session(has_session=within is not None or self._settings.transaction is not None)
+        delivery.check_session(has_session=has_own)
         if self._settings.serial_by is None or event.subject is None:
             return self._handle(delivery, within)
         if within is not None:
@@ -517,12 +553,14 @@ class SyncDeliveries:
             if error is delivery.error:
                 if within is not None:
                     raise
-                return delivery.after_failure(error, delivery.number)
+                return delivery.after_run(error)
+            if within is not None and delivery.has_begun:
+                raise  # the caller's block must not commit what its handler wrote without a mark
             return self._explain(delivery, error)
         except Exception as error:
             if within is not None or error is not delivery.error:
                 raise
-            return delivery.after_failure(error, delivery.number)
+            return delivery.after_run(error)
 
     def receive(
         self,
@@ -538,7 +576,7 @@ class SyncDeliveries:
         except EventInvalid as error:
             try:
                 self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
-            except StoreUnavailable as silent:
+            except TryLater as silent:
                 return self._report(_unavailable(silent))
             return self._report(Disposition("dead_letter", "invalid", error=error))
         return self.handle(event, remaining=remaining)
@@ -556,7 +594,7 @@ class SyncDeliveries:
         """Keep a letter of an event that can have no record."""
         try:
             self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
-        except StoreUnavailable as silent:
+        except TryLater as silent:
             return _unavailable(silent)
         return Disposition("dead_letter", "invalid", error=error)
 
@@ -637,18 +675,22 @@ class SyncDeliveries:
 
     def _handle_in_transaction(self, delivery: Delivery) -> Disposition:
         self._set_up(delivery)
+        result: Result[None] | None = None
         try:
             with self._transaction() as session:
                 result = self._call_within(delivery, session)
         except SemelError as error:
-            if error is not delivery.error and not isinstance(error, TryLater | ConcurrentModification):
-                raise
-            if error is not delivery.error and isinstance(error, InProgress | StoreUnavailable):
-                raise
+            was_rolled_back = delivery.has_begun and isinstance(error, TransactionAborted | ConcurrentModification)
+            if error is not delivery.error and not was_rolled_back:
+                raise  # nothing ran, or what it came to is recorded
             return self._count(delivery, error)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
+            if not delivery.has_begun:
+                return self._could_not_begin(delivery, error)
             return self._count(delivery, error)
-        if not self._has_seen_commit and not result.replayed:
+        if result is None:
+            raise UsageError(_KEEPS_ERRORS)
+        if not self._has_seen_commit and not result.replayed and result.protected:
             self._check_commit(delivery)
         return self._acknowledge(delivery, result)
 
@@ -674,6 +716,15 @@ class SyncDeliveries:
             self._has_stopped = True
             raise UsageError(_NOT_COMMITTED)
         self._has_seen_commit = True
+
+    def _could_not_begin(self, delivery: Delivery, error: Exception) -> Disposition:
+        """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
+        now = self._engine.clock.monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + _WARN_EVERY
+            name = type(error).__qualname__
+            _log.warning("events of %s wait: transaction= could not begin one (%s)", self._settings.name, name)
+        return delivery.after_no_transaction(error)
 
     def _count(self, delivery: Delivery, error: Exception) -> Disposition:
         """Count an attempt that left nothing behind, on a connection of semel's own."""

@@ -82,6 +82,8 @@ class Delivery:
     error: Exception | None = None
     hook_error: Exception | None = None
     number = 0
+    has_begun = False
+    """Whether its handler was about to be called."""
     within: Any = None
     """The caller's transaction, where there is one."""
 
@@ -110,6 +112,7 @@ class Delivery:
             UnknownType: there is none.
             DoesNotDecode: the data is not what it is annotated with.
         """
+        self.has_begun = True
         if attempt is not None:
             self.number = attempt.number
         if self.handler is None:
@@ -169,8 +172,23 @@ class Delivery:
         reason = self.reason(Failure.of(error), attempts, rolled_back=rolled_back)
         if reason is not None:
             return Disposition("dead_letter", reason, None, self.reference, error)
+        return self._try_again(error, attempts)
+
+    def after_run(self, error: Exception) -> Disposition:
+        """What comes of an error of the handler that the engine has recorded.
+
+        Without an attempt it ran unprotected, while the store was down: no letter is kept, and a broker that is told of
+        one would forget the event.
+        """
+        return self.after_failure(error, self.number) if self.number else self._try_again(error, 1)
+
+    def _try_again(self, error: Exception, attempts: int) -> Disposition:
         status: Ending = "unknown_type" if isinstance(error, UnknownType) else "failed"
         return Disposition("retry", status, self._wait(error, attempts), self.reference, error)
+
+    def after_no_transaction(self, error: Exception) -> Disposition:
+        """What comes of a transaction that could not begin: it knows nothing of the event, so nobody counts that."""
+        return Disposition("retry", "unavailable", self.settings.backoff.after(1), self.reference, error)
 
     @property
     def scope(self) -> Any:

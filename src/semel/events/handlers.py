@@ -13,10 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-from semel.engine.decorator import name_of, resolved_hints
+from semel.engine.decorator import name_of
 from semel.errors import UsageError
 from semel.events.event import Event
-from semel.handlers import DoesNotDecode, check_decodable, describe_places, is_pydantic, is_untyped, parameters_of
+from semel.handlers import (
+    DoesNotDecode,
+    check_decodable,
+    data_annotation,
+    describe_places,
+    is_pydantic,
+    is_untyped,
+    parameters_of,
+)
 
 PARAMETERS: Final = ("event", "data", "attempt", "session")
 
@@ -86,8 +94,7 @@ def make_handler(function: Callable[..., Any]) -> EventHandler:
         UsageError: it has a parameter that nobody gives, or data cannot be decoded to its annotation.
     """
     parameters = parameters_of(function, PARAMETERS, "events")
-    annotation = resolved_hints(function).get("data", Any)
-    return EventHandler(function, parameters, make_decoder(annotation, function))
+    return EventHandler(function, parameters, make_decoder(data_annotation(function), function))
 
 
 def make_decoder(annotation: Any, function: Callable[..., Any]) -> Decoder:

@@ -101,13 +101,16 @@ class Outbox(Generic[S]):
             name: tells events of one handler apart; by default the type.
             ordering_key: events of one key are published in the order in which they were added.
             scope: whose event it is, as for a key; by default that of the running handler, or `SHARED`.
-            within: your transaction, as `semel.within` takes it; not needed where the handler itself runs in it.
+            within: your transaction, as `semel.within` takes it. Not needed where the handler itself runs in it, unless
+                the event is to go with a savepoint that may be rolled back: then it is written at once.
             autonomous: add it in a transaction of its own, whatever becomes of yours.
 
         Raises:
             UsageError: there is no transaction, no id, the handler has ended, or the name was used already in this
                 attempt.
         """
+        if not isinstance(event, Event):
+            raise UsageError(f"add() takes an Event, not a {type(event).__name__}; it was not added.")
         engine = self._engine
         call = _current_call(engine)
         used = event.type if name is None else name

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from inspect import isawaitable
 from typing import Any, Final, Literal, Protocol
 
 from msgspec.structs import replace
@@ -495,21 +496,35 @@ class PartPublisher:
             errors = await self._hand_over(events)
         finally:
             self._progress.in_flight -= len(wave)
-        if len(errors) != len(wave):
+        if not isinstance(errors, Sequence) or len(errors) != len(wave) or not all(map(_is_answer, errors)):
             raise UsageError(
-                f"publish() was given {len(wave)} events and answered for {len(errors)}, so nobody knows which of them "
-                f"were published; none is taken for published. Answer with None or an error for each event."
+                f"publish() was given {len(wave)} events and {_describe(errors)}, so nobody knows which of them were "
+                f"published; none is taken for published. Answer with a list of None or an error for each event."
             )
         return errors
 
     async def _hand_over(self, events: Sequence[Event]) -> Sequence[Exception | None]:
         """Have the publisher publish events, inside a span where there is a tracer."""
         if self._tracer is None:
-            return await self._publisher.publish(events)
+            return await self._begin(events)
         parents = tuple(trace for event in events for trace in trace_of(event))
         work = Work(kind="send", operation=self._part.stream, number=len(events), parents=parents)
         with tracing(self._tracer, work):
-            return await self._publisher.publish(events)
+            return await self._begin(events)
+
+    def _begin(self, events: Sequence[Event]) -> Awaitable[Sequence[Exception | None]]:
+        """What publishes events, to be waited for.
+
+        Raises:
+            UsageError: there is nothing to wait for.
+        """
+        answering: Any = self._publisher.publish(events)
+        if not isawaitable(answering):
+            raise UsageError(
+                f"publish() gave a {type(answering).__name__} instead of something to wait for; none of its events is "
+                f"taken for published. Write it with async def."
+            )
+        return answering
 
     def _park(self, done: Published, stored: StoredEvent, error: Exception, attempts: int) -> None:
         self._held.add(stored.event.ordering_key)
@@ -610,6 +625,19 @@ class PartPublisher:
             self._purging.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await self._purging
+
+
+def _is_answer(answer: object) -> bool:
+    """Whether it says of an event that the broker has it, or why not; of anything else nobody knows what it means."""
+    return answer is None or isinstance(answer, BaseException)
+
+
+def _describe(answers: object) -> str:
+    """What `publish` gave that is no answer for each event."""
+    if not isinstance(answers, Sequence):
+        return f"gave a {type(answers).__name__}"
+    other = next((answer for answer in answers if not _is_answer(answer)), None)
+    return f"answered for {len(answers)}" if other is None else f"answered with a {type(other).__name__}"
 
 
 def _count_attempts(refused: Mapping[int, _Refused], stored: StoredEvent) -> int:

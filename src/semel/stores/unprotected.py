@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from semel.core.batch.operations import AboutBatches, WithRecords
-from semel.core.events.letters import DropLetter, LetterFound, LetterPage, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.letters import (
+    DropLetter,
+    Letter,
+    LetterFound,
+    LetterPage,
+    PutLetter,
+    ScanLetters,
+    TouchLetter,
+)
 from semel.core.events.outbox import AboutOutbox
 from semel.core.flow import run
 from semel.core.observer import Observer, Signal, notify
@@ -58,12 +66,13 @@ from semel.core.operations import (
 from semel.core.operators.audit import AboutAudit
 from semel.core.operators.tokens import AboutTokens
 from semel.core.store import SEARCHING, Answers, AsyncDriver, AsyncJoined, Capability, Driver, Joined, Plan
-from semel.errors import UsageError
+from semel.errors import TryLater, UsageError
 from semel.stores.rows import new_record
 from semel.stores.settings import StoreClock, machine_clock
 
 EVERY: Final = 60.0
 """Seconds between two warnings."""
+_NO_LETTERS: Final = "No dead letter can be kept while semel is switched off; have the event delivered again."
 _WARNING: Final = "semel is switched off (enabled = false): this ran unprotected, and nothing is recorded"
 
 
@@ -101,8 +110,11 @@ class UnprotectedStore:
         """The answers, without doing anything."""
         return [self._answer(operation, self._clock()) for operation in operations]
 
-    def _answer(self, operation: Operation, now: int) -> Answer:
+    def _answer(self, operation: Operation, now: int) -> Answer | Exception:
         match operation:
+            case PutLetter() | Fail(letter=Letter()):
+                # Its broker would forget what nobody here has kept.
+                return TryLater(_NO_LETTERS)
             case Claim():
                 self._warn(operation)
                 return Granted(new_record(operation, now, lease_us=operation.terms.lease_us), protected=False)
@@ -165,8 +177,7 @@ class UnprotectedStore:
 
 
 def _answer_about_events(
-    operation: PutLetter
-    | TouchLetter
+    operation: TouchLetter
     | DropLetter
     | ScanLetters
     | AboutOutbox
@@ -183,7 +194,7 @@ def _answer_about_events(
     match operation:
         case ScanLetters():
             return LetterPage((), None)
-        case PutLetter() | TouchLetter() | DropLetter():
+        case TouchLetter() | DropLetter():
             return LetterFound(None)
     if isinstance(operation, AboutAudit | AboutTokens):
         raise UsageError(

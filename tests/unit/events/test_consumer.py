@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
 from semel.errors import RecordNotFound, StoreUnavailable, UsageError
-from semel.events import Backoff, Consumer, Disposition, Event
+from semel.events import Backoff, Consumer, Disposition, Event, Outbox
 from semel.testing import Crash
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
 
@@ -214,6 +215,26 @@ def test_a_store_that_does_not_answer_is_a_retry_and_leaves_nothing(
     assert (given.action, given.status) == ("retry", "unavailable")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"final_errors": (Declined,)}, {"in_doubt": "hold"}, {"max_attempts": 1}, {"unknown": "dead_letter"}],
+    ids=["final", "hold", "last", "unknown type"],
+)
+def test_what_fails_unprotected_is_delivered_again_because_no_letter_is_kept(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    def silent(*_: Any) -> Any:
+        raise StoreUnavailable("down", asked=False)
+
+    takes = "asset.moved" if "unknown" in given else "asset.registered"
+    consumer = desk.consumer(fail(Declined("no")), takes, store_down="run", **given)
+    monkeypatch.setattr(desk.store, "apply", silent)
+    told = desk.handle(consumer, an_event())
+    assert (told.action, told.retry_after) == ("retry", timedelta(seconds=1))
+    monkeypatch.undo()
+    assert desk.letters() == []
+
+
 def test_bytes_that_are_no_event_become_a_dead_letter_with_them(desk: Desk) -> None:
     consumer = desk.consumer(lambda: None)
     given = desk.wait(consumer.receive({"ce-id": "1"}, b"\x00\x01"))
@@ -246,6 +267,33 @@ def test_an_identity_that_is_too_long_to_be_shown_is_still_one(desk: Desk) -> No
 def test_a_parameter_that_nobody_gives_is_refused_at_decoration(desk: Desk) -> None:
     with pytest.raises(UsageError, match="event, data, attempt, session"):
         desk.consumer(lambda evnt: None)
+
+
+class Asset:
+    """A class that says nothing of how it is written."""
+
+    def __init__(self, capacity_kw: int) -> None:
+        self.capacity_kw = capacity_kw
+
+
+def test_data_that_nothing_decodes_to_is_refused_at_decoration(desk: Desk) -> None:
+    """Otherwise every event would be a dead letter at once."""
+
+    def registered(data: Asset) -> None:
+        del data
+
+    with pytest.raises(UsageError, match=r"Asset.*a Struct, a dataclass"):
+        desk.consumer(registered)
+
+
+def test_data_whose_annotation_cannot_be_found_is_refused_at_decoration(desk: Desk) -> None:
+    """As one that is imported for type checkers alone: the handler would get what was never decoded."""
+
+    def registered(data: Missing) -> None:  # type: ignore[name-defined]  # noqa: F821 - that it is missing is the point
+        del data
+
+    with pytest.raises(UsageError, match=r"Missing.*Import it at run time"):
+        desk.consumer(registered)
 
 
 def test_two_handlers_for_one_type_are_refused(desk: Desk) -> None:
@@ -477,3 +525,15 @@ def test_what_begins_no_transaction_is_refused(desk: Desk) -> None:
 
 def test_a_consumer_can_be_made_before_django_knows_its_databases() -> None:
     assert Consumer(Semel("django://default"), "billing").name == "billing"
+
+
+@pytest.mark.parametrize("call", ["handle", "failed", "add"])
+def test_what_is_no_event_object_is_refused(desk: Desk, call: str) -> None:
+    consumer, given = desk.consumer(lambda: None), cast("Event", {"type": "asset.registered"})
+    calls: dict[str, Callable[[], object]] = {
+        "handle": lambda: consumer.handle(given),
+        "failed": lambda: consumer.failed(given, OSError()),
+        "add": lambda: Outbox(desk.semel).add(given, autonomous=True),
+    }
+    with pytest.raises(UsageError, match=rf"{call}\(\) takes an Event, not a dict"):
+        calls[call]()

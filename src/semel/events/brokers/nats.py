@@ -56,6 +56,7 @@ _NOT_CONFIRMED: Final = (
     "NATS could not be reached, or did not confirm in time ({}); what was not confirmed has to be published again."
 )
 _NO_RESPONDERS: Final = "503"
+_NOT_IN_NAMES: Final = ".*>/\\ \t\r\n"
 _LOST: Final = (NatsError, OSError, asyncio.TimeoutError)
 
 
@@ -93,8 +94,10 @@ async def listen(
         options: of `nats.connect`, such as `user_credentials`.
 
     Raises:
-        UsageError: the stream is not there, or the durable consumer is set so that messages would be lost.
+        UsageError: the stream is not there, a name is none for NATS, or the durable consumer is set so that messages
+            would be lost.
     """
+    check_names(stream, durable or consumer.name)
     wanted = ConsumerConfig(
         durable_name=durable or consumer.name,
         ack_policy=AckPolicy.EXPLICIT,
@@ -114,6 +117,20 @@ async def listen(
     )
     async with run_listener(consumer, subscription, concurrency=concurrency, stop_within=stop_within):
         yield
+
+
+def check_names(stream: str, durable: str | None) -> None:
+    """Refuse names that are a part of subjects, and would be several parts or none.
+
+    Raises:
+        UsageError: one of them is such a name.
+    """
+    for kind, name, advice in (("stream", stream, ""), ("durable consumer", durable, ", such as by durable=")):
+        if name is not None and (not name or any(letter in _NOT_IN_NAMES for letter in name)):
+            raise UsageError(
+                f"NATS has no {kind} of the name {name!r:.200}; nothing was taken. Give one{advice} without dots, "
+                f"spaces, slashes, * and >."
+            )
 
 
 async def _connect(url: str | list[str], options: Mapping[str, Any], **callbacks: Any) -> Client:
@@ -446,6 +463,7 @@ async def read_stream(url: str | list[str], stream: str, durable: str | None = N
         ConnectionError: the broker cannot be reached.
         UsageError: there is no such stream.
     """
+    check_names(stream, durable)
     client = await _connect(url, options)
     try:
         context = client.jetstream()
