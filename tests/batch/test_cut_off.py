@@ -13,6 +13,9 @@ import pytest
 
 from semel import DidNotHappen, Semel
 from semel.batch import Batches, Item
+from semel.batch.async_runner import AsyncRunner
+from semel.batch.sync_runner import SyncRunner
+from semel.core.batch.operations import ReadItems
 from tests.batch.desk import Desk
 from tests.processes import child
 
@@ -114,6 +117,26 @@ async def test_what_is_no_error_ends_the_run_and_is_raised(desk: Desk, kind: typ
     status = await finish_elsewhere(desk, lambda item: doubts.append(item.id) if item.in_doubt else None)
     assert (status.state, status.completed) == ("completed", 10), "no lease had to pass"
     assert doubts == ["i1"]
+
+
+async def test_a_run_that_is_cut_off_while_it_reads_a_page_holds_none(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner: Any = SyncRunner if desk.kind == "sync" else AsyncRunner
+    ask = runner.ask
+
+    def cut_off(self: Any, operation: Any) -> Any:
+        if isinstance(operation, ReadItems):
+            raise Ended
+        return ask(self, operation)
+
+    batch = await desk.start(10)
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "ask", cut_off)
+        with pytest.raises(Ended):
+            await desk.run(batch, concurrency=2, page=5)
+    status = await finish_elsewhere(desk)
+    assert (status.state, status.completed) == ("completed", 10), "no lease had to pass"
 
 
 async def test_what_ends_the_run_is_in_doubt_under_hold(desk: Desk) -> None:

@@ -50,8 +50,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Callable
     return url, lambda sql: databases.admin_each([sql], url)
 
 
-def command(url: str, commit: str, where: str, at: int) -> list[str]:
-    return [sys.executable, "-m", "tests.batch.worker", url, commit, where, str(at)]
+def command(url: str, commit: str, kind: str, where: str, at: int) -> list[str]:
+    return [sys.executable, "-m", "tests.batch.worker", url, commit, kind, where, str(at)]
 
 
 def lives(chance: random.Random, commit: str) -> list[str]:
@@ -74,22 +74,25 @@ def lives(chance: random.Random, commit: str) -> list[str]:
 
 @pytest.mark.covering
 @pytest.mark.parametrize("commit", ["item", "page"])
-@pytest.mark.parametrize("workers", [1, 2, 8] if FULL else [2])
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [("sync", 1), ("sync", 2), ("sync", 8), ("async", 2)] if FULL else [("sync", 2), ("async", 2)],
+)
 def test_every_effect_is_there_once_whoever_dies_where(
-    place: tuple[str, Callable[[str], list[Any]]], commit: str, workers: int
+    place: tuple[str, Callable[[str], list[Any]]], commit: str, kind: str, workers: int
 ) -> None:
     """Of so many workers each that dies is followed by another one; the last one ends what is left."""
     url, look = place
     chance = random.Random(f"{commit}{workers}")
     with Semel(url) as semel:
         batch = Batches(semel).start("kill", ({"id": f"i{n}"} for n in range(ITEMS)), operation="pay", item_id="id")
-        crew = [sys.executable, "-m", "tests.batch.crew", url, commit, str(workers), *lives(chance, commit)]
+        crew = [sys.executable, "-m", "tests.batch.crew", url, commit, kind, str(workers), *lives(chance, commit)]
         began = time.monotonic()
         ended = run_bounded(crew, 3000 if FULL else 200)
         assert ended.stdout.split() == [str(-signal.SIGKILL)] * KILLS, ended.stderr
         left = batch.status().remaining
         assert left, "the last worker died before the end"
-        done = run_bounded(command(url, commit, "never", 0), 250 if not FULL else 3000)
+        done = run_bounded(command(url, commit, kind, "never", 0), 250 if not FULL else 3000)
         assert done.returncode == 0, done.stderr
         seconds = time.monotonic() - began
         status = batch.status()
@@ -97,9 +100,8 @@ def test_every_effect_is_there_once_whoever_dies_where(
         assert [result.value for result in batch.results(type=str)] == [f"i{n}" for n in range(ITEMS)]
     assert look(TWICE) == []
     assert look(COUNT)[0][0] == ITEMS
-    print(
-        f"{KILLS} kills, {ITEMS} items, {left} after the last kill, {workers} workers, commit={commit}: {seconds:.0f} s"
-    )
+    tried = f"{KILLS} kills, {ITEMS} items, {left} after the last kill"
+    print(f"{tried}, {workers} {kind} workers, commit={commit}: {seconds:.0f} s")
 
 
 def look_at(url: str, sql: str) -> Any:
@@ -111,18 +113,19 @@ def look_at(url: str, sql: str) -> Any:
 
 @pytest.mark.covering
 @pytest.mark.parametrize("commit", ["item", "page"])
-@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
 def test_every_effect_is_there_once_and_no_item_has_failed_when_the_server_dies(
-    commit: str, kind: str, request: pytest.FixtureRequest
+    commit: str, kind: str, database: str, request: pytest.FixtureRequest
 ) -> None:
     """Two workers go on by themselves as soon as the server is back: an outage is no fault of an item."""
-    with request.getfixturevalue(f"start_{kind}")(fsync=True) as server, ExitStack() as stack:
+    with request.getfixturevalue(f"start_{database}")(fsync=True) as server, ExitStack() as stack:
         url = server.new_database()
         look_at(url, TABLE)
         with Semel(url) as semel:
             Batches(semel).start("kill", ({"id": f"i{n}"} for n in range(ITEMS)), operation="pay", item_id="id")
         commits, told = os.pipe()
-        working = command(url, commit, "gate", 0)
+        working = command(url, commit, kind, "gate", 0)
         running = [stack.enter_context(child(working, stdin=subprocess.PIPE, stdout=told)) for _ in range(2)]
         os.close(told)
         with os.fdopen(commits, "rb", buffering=0) as line_by_line:

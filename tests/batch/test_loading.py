@@ -132,6 +132,27 @@ async def test_every_bad_row_of_csv_is_named(desk: Desk, tmp_path: Path) -> None
     assert [line for line, _ in caught.value.problems] == [3, 4, 5, 6]
 
 
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        ('a,1\nb,"1"2\nc,3\nd,"4"5\n', [3, 5]),
+        ('a,1\nb,"2\nc,3\n', [3]),
+        (f"a,1\nb,{'2' * 200_000}\nc,3\n", [3]),
+        ('a,1\n\n\nb\n\nc,"1"2\n', [5, 7]),
+        ('a,"1\n\n2"\na,"3\n4"\nb\n', [5, 7]),
+    ],
+    ids=["quotes inside", "quotes without an end", "longer than may be", "empty lines", "texts of several lines"],
+)
+async def test_a_bad_row_of_csv_is_named_by_the_line_where_it_begins(
+    desk: Desk, tmp_path: Path, rows: str, lines: list[int]
+) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(f"id,amount\n{rows}")
+    with pytest.raises(BatchInvalid) as caught:
+        await desk.start(items=path)
+    assert [line for line, _ in caught.value.problems] == lines
+
+
 @pytest.mark.parametrize("rows", ["", "a;1\nb;2\n"])
 async def test_a_column_of_ids_that_is_not_there_is_told_once(desk: Desk, tmp_path: Path, rows: str) -> None:
     path = tmp_path / "items.csv"
@@ -142,9 +163,10 @@ async def test_a_column_of_ids_that_is_not_there_is_told_once(desk: Desk, tmp_pa
     assert await desk.listed(desk.batches()) == []
 
 
-async def test_a_file_without_a_line_is_a_batch_without_items(desk: Desk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "\n\n"], ids=["nothing", "empty lines"])
+async def test_a_file_without_a_line_is_a_batch_without_items(desk: Desk, tmp_path: Path, text: str) -> None:
     path = tmp_path / "items.csv"
-    path.touch()
+    path.write_text(text)
     assert (await desk.start(items=path)).total == 0
 
 

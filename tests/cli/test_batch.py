@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
@@ -143,6 +144,17 @@ def test_a_run_without_failures_is_exit_code_0_and_told_as_json(place: Database,
     done = call("batch", "run", "functions:pay", "b", place.url, "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout.splitlines()[-1])["completed"] == 1
+
+
+def test_a_run_of_a_batch_that_is_not_loaded_to_its_end_is_no_success(place: Database, call: Run) -> None:
+    def items() -> Iterator[dict[str, Any]]:
+        yield from ({"id": f"i{n}"} for n in range(5000))
+        raise ConnectionError
+
+    with Semel(place.url) as semel, pytest.raises(ConnectionError):
+        Batches(semel).start("b", items(), operation="pay", item_id="id")
+    done = call("batch", "run", "functions:pay", "b", place.url)
+    assert (done.returncode, done.stdout.startswith("state loading  completed 0")) == (1, True), done.stdout
 
 
 def test_effects_commit_with_their_records_in_the_transaction_that_is_named(place: Database, call: Run) -> None:

@@ -376,41 +376,44 @@ def _json_lines(path: Path, decoder: msgspec.json.Decoder[Any], problems: Proble
 
 
 def _csv_rows(path: Path, item_id: str | None, problems: Problems) -> Rows:
+    """The rows of a file, each with the number of the line where it begins: a text in quotes may take several."""
     with path.open(encoding="utf-8-sig", newline="", errors="surrogateescape") as file:
-        rows = csv.DictReader(file, strict=True)
-        if _has_bad_header(rows, item_id, problems):
+        rows = csv.reader(file, strict=True)
+        names = _read_header(rows, item_id, problems)
+        if names is None:
             return
         while True:
+            line = rows.line_num + 1
             try:
                 row = next(rows)
             except StopIteration:
                 return
             except csv.Error as problem:
-                problems.add(rows.line_num, f"no CSV: {problem}")
+                problems.add(line, f"no CSV: {problem}")
                 continue
-            if None in row or None in row.values():
-                problems.add(rows.line_num, f"{len(rows.fieldnames or ())} fields were expected")
-            else:
-                yield rows.line_num, row
+            if row and len(row) != len(names):
+                problems.add(line, f"{len(names)} fields were expected")
+            elif row:
+                yield line, dict(zip(names, row, strict=True))
 
 
-def _has_bad_header(rows: csv.DictReader[str], item_id: str | None, problems: Problems) -> bool:
-    """Whether the first line names no columns to go by.
+def _read_header(rows: Iterator[list[str]], item_id: str | None, problems: Problems) -> list[str] | None:
+    """The names of the columns, or None where the first line has none to go by.
 
     Of two that have one name, the values of one would be lost; and without that of ids every row would be wrong.
     """
     try:
-        names = rows.fieldnames or ()
+        names = next(rows, [])
     except csv.Error as problem:
         problems.add(1, f"no CSV: {problem}")
-        return True
+        return None
     twice = [name for name, count in Counter(names).items() if count > 1]
     for name in twice:
         problems.add(1, f"there are several columns {name!r:.80}")
     lacks_ids = bool(names) and item_id is not None and item_id not in names
     if lacks_ids:
         problems.add(1, f"there is no column {item_id!r:.80} among {', '.join(map(repr, names)):.200}")
-    return lacks_ids or bool(twice)
+    return None if lacks_ids or twice else names
 
 
 async def async_lots(source: Source, reader: ItemReader) -> AsyncIterator[Lot]:

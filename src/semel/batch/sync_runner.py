@@ -86,7 +86,6 @@ from semel.errors import (
     InProgress,
     KeyReused,
     LeaseLost,
-    RecordUnreadable,
     ResultNotKept,
     SemelError,
     StoreMisconfigured,
@@ -486,14 +485,11 @@ class SyncRunner:
             return False
         first = page.page * self.batch.page
         end = min(first + self.batch.page, self.batch.total)
-        try:
-            found = self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
-            refuse_sealed_items(found.items)
-        except RecordUnreadable:
-            call.give_back()
-            raise
-        work = PageWork(page, call, list(found.items), len(found.items))
-        self._works[page.page] = work
+        # Its claim is kept alive from now on, so whatever cuts this off, it is among those that are given back.
+        work = self._works[page.page] = PageWork(page, call, [], 0)
+        found = self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
+        refuse_sealed_items(found.items)
+        work.items, work.open = list(found.items), len(found.items)
         if not work.items:
             self._finish_page(work)
         elif self.settings.by_page and self._is_untouched(work):

@@ -146,7 +146,7 @@ def run(
     """Run a batch in this process until it is completed, paused or cancelled. Other processes may run it as well.
 
     Ctrl-C and SIGTERM let running items end; the exit code is 130 then, and the next run goes on. It is 4 if items are
-    in doubt, and 1 if some failed or the batch is paused or cancelled.
+    in doubt, and 1 if some failed or the batch is paused, cancelled or not loaded to its end, so that nothing ran.
     """
     function = load_function(path)
     options = _options(
@@ -168,7 +168,7 @@ def run(
         raise typer.Exit(INTERRUPTED)
     if status.in_doubt:
         raise typer.Exit(IN_DOUBT)
-    if status.failed or status.state in ("paused", "cancelled", "failed"):
+    if status.failed or status.state in ("loading", "paused", "cancelled", "failed"):
         raise typer.Exit(OTHER)
 
 
