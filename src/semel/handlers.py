@@ -19,7 +19,7 @@ class DoesNotDecode(Exception):
 
 
 class WasCancelled(Exception):
-    """Something that a handler waited for was cancelled, and not the handler itself: an error of it alone."""
+    """What a handler or a publisher waited for was cancelled, and nobody cancelled the caller: an error of it alone."""
 
 
 def async_is_cut_off() -> bool:

@@ -47,6 +47,7 @@ from semel.events.delivery import trace_of
 from semel.events.disposition import Backoff
 from semel.events.encoding import from_outbox
 from semel.events.event import Event
+from semel.handlers import WasCancelled, async_is_cut_off
 
 _log: Final = logging.getLogger("semel")
 OUTAGES: Final = (OSError, TimeoutError, TryLater)
@@ -494,6 +495,11 @@ class PartPublisher:
         self._progress.in_flight += len(wave)
         try:
             errors = await self._hand_over(events)
+        except asyncio.CancelledError as error:
+            if async_is_cut_off():
+                raise
+            # Of a client whose connection is gone: it would end this relay without a word.
+            raise WasCancelled("what publish() waited for was cancelled, and not the relay") from error
         finally:
             self._progress.in_flight -= len(wave)
         if not isinstance(errors, Sequence) or len(errors) != len(wave) or not all(map(_is_answer, errors)):

@@ -183,7 +183,7 @@ class Refusing:
 
     clock: VirtualClock
     errors: dict[str, list[Exception]]
-    raised: list[Exception] = field(default_factory=list)
+    raised: list[BaseException] = field(default_factory=list)
     taken: list[tuple[str, float]] = field(default_factory=list)
 
     async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
@@ -319,6 +319,32 @@ def test_no_more_are_set_aside_than_are_on_their_way_together_while_nothing_is_t
             await publish_some(broker, *names, is_patient=True)
         tried = [name for name in names if len(broker.errors[name]) < 99]
         assert tried == names[: 2 * WAITING.in_flight], "the first ones were set aside, the next ones wait"
+
+    asyncio.run(scenario())
+
+
+def test_a_cancellation_that_nobody_asked_of_the_relay_is_an_error_of_its_publisher() -> None:
+    async def scenario() -> None:
+        for names in (["a"], ["a", "b"]):
+            broker = Refusing(VirtualClock(), {}, [asyncio.CancelledError()])
+            done = await publish_some(broker, *names, is_patient=True)
+            assert sorted(name for name, _ in broker.taken) == names
+            assert done.parked == []
+
+    asyncio.run(scenario())
+
+
+def test_a_relay_that_is_cancelled_while_it_publishes_ends() -> None:
+    class Cancelling(Refusing):
+        async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            return await super().publish(events)
+
+    async def scenario() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await publish_some(Cancelling(VirtualClock(), {}), "a", is_patient=True)
 
     asyncio.run(scenario())
 
