@@ -311,15 +311,24 @@ class AsyncDeliveries:
             if error is not delivery.error and not was_rolled_back:
                 raise  # nothing ran, or what it came to is recorded
             return await self._count(delivery, error)
+        except CancelledError as error:
+            if async_is_cut_off():
+                raise
+            cause = WasCancelled("what the transaction waited for was cancelled, and not the consumer")
+            cause.__cause__ = error
+            return await self._after_rollback(delivery, cause)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
-            if not delivery.has_begun:
-                return self._could_not_begin(delivery, error)
-            return await self._count(delivery, error)
+            return await self._after_rollback(delivery, error)
         if result is None:
             raise UsageError(_KEEPS_ERRORS)
         if not self._has_seen_commit and not result.replayed and result.protected:
             await self._check_commit(delivery)
         return self._acknowledge(delivery, result)
+
+    async def _after_rollback(self, delivery: Delivery, error: Exception) -> Disposition:
+        if not delivery.has_begun:
+            return self._could_not_begin(delivery, error)
+        return await self._count(delivery, error)
 
     async def _set_up(self, delivery: Delivery) -> None:
         """Have the store ready before the first transaction: one that holds SQLite's only lock would keep it out."""
@@ -684,15 +693,24 @@ class SyncDeliveries:
             if error is not delivery.error and not was_rolled_back:
                 raise  # nothing ran, or what it came to is recorded
             return self._count(delivery, error)
+        except CancelledError as error:
+            if sync_is_cut_off():
+                raise
+            cause = WasCancelled("what the transaction waited for was cancelled, and not the consumer")
+            cause.__cause__ = error
+            return self._after_rollback(delivery, cause)
         except Exception as error:  # noqa: BLE001 - of the handler, or of the commit: either way all of it is rolled back
-            if not delivery.has_begun:
-                return self._could_not_begin(delivery, error)
-            return self._count(delivery, error)
+            return self._after_rollback(delivery, error)
         if result is None:
             raise UsageError(_KEEPS_ERRORS)
         if not self._has_seen_commit and not result.replayed and result.protected:
             self._check_commit(delivery)
         return self._acknowledge(delivery, result)
+
+    def _after_rollback(self, delivery: Delivery, error: Exception) -> Disposition:
+        if not delivery.has_begun:
+            return self._could_not_begin(delivery, error)
+        return self._count(delivery, error)
 
     def _set_up(self, delivery: Delivery) -> None:
         """Have the store ready before the first transaction: one that holds SQLite's only lock would keep it out."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,4 +111,61 @@ async def test_what_is_no_error_ends_a_listener_and_not_a_worker_of_it_alone() -
             await asyncio.Event().wait()
 
     with pytest.raises(Stop):
+        await asyncio.wait_for(listen(), LONG)
+
+
+class Transaction:
+    """A transaction on a file, of which one call is cancelled by somebody who does not cancel the consumer."""
+
+    def __init__(self, path: Path, cancelled: str) -> None:
+        self.path = path
+        self.cancelled = cancelled
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[sqlite3.Connection]:
+        await self._call("begin")
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            yield connection
+            await self._call("commit")
+
+    async def _call(self, name: str) -> None:
+        if name == self.cancelled:
+            await wait_for_what_is_cancelled()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("cancelled", "status"), [("begin", "unavailable"), ("commit", "failed")])
+async def test_a_transaction_that_is_cancelled_is_one_that_fails(tmp_path: Path, cancelled: str, status: str) -> None:
+    transaction = Transaction(tmp_path / "shop.db", cancelled)
+    async with AsyncSemel(f"sqlite:///{transaction.path}") as semel:
+        consumer: Consumer[AsyncSemel] = Consumer(semel, "billing", transaction=transaction.begin, **SETTINGS)
+
+        @consumer.on("registered")
+        async def registered() -> None: ...
+
+        done = await consumer.handle(EVENT)
+        assert (done.action, done.status) == ("retry", status)
+        assert isinstance(done.error, WasCancelled)
+        transaction.cancelled = "nothing"
+        assert (await consumer.handle(EVENT)).status == "processed"
+
+
+@pytest.mark.anyio
+async def test_a_broker_whose_client_was_cancelled_ends_a_listener_and_not_a_worker_of_it_alone() -> None:
+    class Cancelled(Asked):
+        async def acknowledge(self, message: Message) -> None:
+            await wait_for_what_is_cancelled()
+
+    consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", **SETTINGS)
+
+    @consumer.on("registered")
+    async def registered() -> None: ...
+
+    async def listen() -> None:
+        broker = Cancelled()
+        async with run_listener(consumer, broker, concurrency=1, stop_within=LONG):
+            send(broker, EVENT)
+            await asyncio.Event().wait()
+
+    with pytest.raises(WasCancelled):
         await asyncio.wait_for(listen(), LONG)

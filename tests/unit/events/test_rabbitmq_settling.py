@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from semel.events.brokers import rabbitmq as adapter
-from semel.events.brokers.listening import Message
+from semel.events.brokers.listening import Message, RetryDelay, cancel_all
 
 pytestmark = pytest.mark.anyio
 
@@ -79,3 +79,42 @@ async def test_what_follows_a_written_rejection_is_acknowledged_together() -> No
         await subscription.acknowledge(Message({}, b"", (link, tag, None)))
     await waits_for_room(link.channel)
     assert await link.channel.written() == [("ack", 3, True)]
+
+
+class Link:
+    """A connection that is lost at once, or not at all."""
+
+    def __init__(self, *, stays: bool) -> None:
+        self._stays = stays
+        self.is_watched = asyncio.Event()
+
+    async def wait_until_lost(self) -> str:
+        self.is_watched.set()
+        if self._stays:
+            await asyncio.Event().wait()
+        return "closed"
+
+    async def close(self) -> None: ...
+
+
+async def test_a_connection_that_is_cancelled_while_it_opens_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = Link(stays=True)
+    opened: list[Link | BaseException] = [Link(stays=False), asyncio.CancelledError(), last]
+
+    async def open_next(*_: object) -> Link:
+        found = opened.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    async def wait(*_: object) -> None: ...
+
+    monkeypatch.setattr(adapter._Link, "open", open_next)
+    monkeypatch.setattr(RetryDelay, "wait", wait)
+    subscription = adapter._Subscription("amqp://nowhere", "queue", prefetch=3)
+    await subscription.start(lambda _: None)
+    running = asyncio.create_task(subscription.run())
+    watching = asyncio.create_task(last.is_watched.wait())
+    await asyncio.wait({running, watching}, return_when=asyncio.FIRST_COMPLETED)
+    assert last.is_watched.is_set()
+    await cancel_all([running])

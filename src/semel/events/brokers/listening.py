@@ -26,6 +26,7 @@ from semel.core.policy import Policy
 from semel.errors import LeaseLost, UsageError
 from semel.events.consumer import Consumer
 from semel.events.disposition import Backoff, Disposition
+from semel.handlers import WasCancelled, async_is_cut_off
 from semel.validation import Duration, to_timedelta
 
 CONCURRENCY: Final = 64
@@ -276,11 +277,20 @@ class Listener:
     async def _watch(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            raise  # of us, or of the whole program
+        except (KeyboardInterrupt, SystemExit):
+            raise  # of the whole program
+        except asyncio.CancelledError as error:
+            if async_is_cut_off() or self._is_stopping:
+                raise
+            cause = WasCancelled("what a listener waited for was cancelled, and not the listener")
+            cause.__cause__ = error
+            self._fail(cause)
         except BaseException as error:  # noqa: BLE001 - it ends the listener, and leaves `async with`
-            if not self._has_failed.done():
-                self._has_failed.set_exception(error)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._has_failed.done():
+            self._has_failed.set_exception(error)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()

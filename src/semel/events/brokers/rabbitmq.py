@@ -15,7 +15,7 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -170,7 +170,7 @@ class _Subscription(Subscription):
             if self._is_paused:
                 return
             await self._delay.wait(f"the connection to RabbitMQ is lost ({reason})")
-            with suppress(AMQPError, OSError):
+            with unless_lost():
                 await self._connect()
 
     async def pause(self) -> None:
