@@ -150,7 +150,7 @@ class Event:
         content_type: str | None = None
         for name, value in headers.items():
             kind, attribute = _read_name(name if type(name) is str else str(name))
-            if kind == "other":
+            if kind == "other" or value is None:  # AMQP and Kafka know headers without a value
                 continue
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
             if kind == "content-type":

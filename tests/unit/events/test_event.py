@@ -110,6 +110,14 @@ def test_headers_may_be_bytes() -> None:
     assert Event.from_headers(headers, b"hello").data == b"hello"
 
 
+def test_a_header_without_a_value_is_no_attribute() -> None:
+    headers = {"ce-id": "e-1", "ce-source": "/s", "ce-type": "t", "ce-subject": None, "content-type": None}
+    event = Event.from_headers(headers, b'{"a": 1}')
+    assert (event.subject, event.datacontenttype, event.data) == (None, None, {"a": 1})
+    with pytest.raises(EventInvalid, match="no id"):
+        Event.from_headers({**headers, "ce-id": None}, b"{}")
+
+
 def test_a_body_that_is_the_whole_event_is_read_by_its_content_type() -> None:
     headers = {"Content-Type": "application/cloudevents+json; charset=utf-8"}
     assert Event.from_headers(headers, an_event().to_json()) == an_event()
