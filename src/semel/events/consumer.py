@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack, cast, overload
 
 from semel.api import AsyncSemel, Semel
+from semel.core.events.letters import operation_of
 from semel.core.key import SHARED, Key
 from semel.core.policy import Policy, PolicyFields
 from semel.core.record import About
@@ -77,6 +78,7 @@ class Consumer(Generic[S]):
             )
         self.semel: S = semel
         self.name = Key.of("any", operation=name, scope=SHARED if callable(scope) else scope).operation
+        Key.of("any", operation=operation_of(self.name))  # longer than the name: refused here, and not event by event
         self._handlers = self._make_handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}
         fields |= policy

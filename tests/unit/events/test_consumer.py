@@ -12,7 +12,7 @@ import pytest
 
 from semel import Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
-from semel.errors import RecordNotFound, StoreUnavailable, UsageError
+from semel.errors import KeyInvalid, RecordNotFound, StoreUnavailable, UsageError
 from semel.events import Backoff, Consumer, Disposition, Event, Outbox
 from semel.testing import Crash
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
@@ -294,6 +294,12 @@ def test_data_whose_annotation_cannot_be_found_is_refused_at_decoration(desk: De
 
     with pytest.raises(UsageError, match=r"Missing.*Import it at run time"):
         desk.consumer(registered)
+
+
+def test_a_name_that_no_record_could_have_is_refused_before_any_event(desk: Desk) -> None:
+    assert Consumer(desk.semel, "n" * 249).name == "n" * 249
+    with pytest.raises(KeyInvalid, match="more than the 255"):
+        Consumer(desk.semel, "n" * 250)
 
 
 def test_two_handlers_for_one_type_are_refused(desk: Desk) -> None:
