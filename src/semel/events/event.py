@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote_to_bytes
@@ -439,8 +439,15 @@ def _texts_of(event: Event) -> dict[str, str]:
     """Attributes that are set, as text."""
     texts = {name: value for name in (*_REQUIRED, *_OPTIONAL) if (value := getattr(event, name)) is not None}
     if event.time is not None:
-        texts["time"] = event.time.isoformat().replace("+00:00", "Z")
+        texts["time"] = _write_time(event.time)
     return texts
+
+
+def _write_time(time: datetime) -> str:
+    """An instant as RFC 3339 has it, which knows no seconds in its distance from UTC, as old local times have."""
+    if (time.utcoffset() or timedelta()) % timedelta(minutes=1):
+        time = time.astimezone(UTC)
+    return time.isoformat().replace("+00:00", "Z")
 
 
 def _from_members(members: Mapping[str, Any], *, body: bytes | None = None, is_plain: bool = True) -> Event:

@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
@@ -108,6 +108,14 @@ def test_an_attribute_that_is_named_like_the_content_type_is_not_taken_for_it() 
 def test_headers_may_be_bytes() -> None:
     headers = {"ce_id": b"e-1", "ce_source": b"/s", "ce_type": b"t", "content-type": b"text/plain"}
     assert Event.from_headers(headers, b"hello").data == b"hello"
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 3208, -7200])
+def test_an_instant_of_any_time_zone_is_read_again(seconds: int) -> None:
+    time = datetime(1890, 1, 1, tzinfo=timezone(timedelta(seconds=seconds)))
+    event = Event(type="t", source="/s", time=time)
+    assert Event.from_json(event.to_json()).time == time
+    assert Event.from_headers(*event.to_headers()).time == time
 
 
 def test_a_header_without_a_value_is_no_attribute() -> None:
