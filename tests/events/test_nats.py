@@ -262,6 +262,23 @@ class TestOnNatsAlone:
             assert [type(error) for error in given] == [type(None), ValueError, type(None)]
             assert await publisher.publish([an_event(2, data="x" * room)]) == [None]
 
+    async def test_a_dead_letter_as_large_as_the_broker_takes_is_passed_on_without_its_reason(
+        self, bench: NatsBench
+    ) -> None:
+        headers, _ = an_event().to_headers()
+        room = 1_048_576 - adapter.size_of(headers) - len('""')
+        await bench.context.publish(f"{bench.name}.registered", b'"%s"' % (b"x" * room), headers=headers)
+
+        async def is_passed_on() -> bool:
+            return await bench.passed_on() == ["e-1"]
+
+        async with (
+            AsyncSemel(MemoryStore()) as semel,
+            bench.listen(Consumer(semel, "billing", unknown="dead_letter")),
+        ):
+            await until(is_passed_on, "the broker has the dead letter")
+        assert "Semel-Reason" not in (await bench.context.get_msg(bench.dead, 1)).headers
+
     async def test_an_event_that_its_stream_does_not_take_is_an_error_of_that_event_alone(
         self, bench: NatsBench
     ) -> None:

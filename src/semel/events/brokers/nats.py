@@ -413,9 +413,11 @@ class _Subscription(Subscription):
 
     async def dead_letter(self, message: Message, disposition: Disposition) -> None:
         if self._dead_letter_subject is not None:
-            headers = {**message.headers, "Semel-Reason": disposition.status}
-            headers["Semel-Reference"] = disposition.reference or ""
+            headers = dict(message.headers)
             headers.pop("Nats-Msg-Id", None)  # in the same stream it would be taken for a repeat
+            told = {**headers, "Semel-Reason": disposition.status, "Semel-Reference": disposition.reference or ""}
+            if len(message.body) + size_of(told) <= self._connection.max_payload:
+                headers = told  # with more the server would close the connection, again and again
             try:
                 context = self._connection.jetstream()
                 await context.publish(self._dead_letter_subject, message.body, headers=headers)
