@@ -14,7 +14,7 @@ import pytest
 from semel import AsyncSemel, Semel
 from semel.batch import Batches
 from semel.errors import RecordUnreadable
-from semel.events import Consumer, Event, Outbox, Relay
+from semel.events import Consumer, Disposition, Event, Outbox, Relay
 from semel.security import Keyring
 from semel.server import User, console_app
 
@@ -137,6 +137,35 @@ def consumer_of(semel: Semel, ran: list[str]) -> Consumer[Semel]:
         raise ValueError(event.id)
 
     return consumer
+
+
+@rings
+@pytest.mark.parametrize("id_", ["e-done", "e-failed"])
+def test_an_event_whose_record_cannot_be_opened_waits_and_ends_no_consumer(
+    url: str, ring: Keyring | None, id_: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def deliver(ring: Keyring | None, id_: str) -> Disposition:
+        with Semel(url, seal=ring) as semel:
+            consumer = Consumer(semel, "billing", final_errors=(ValueError,))
+
+            @consumer.on("t")
+            def handle(event: Event) -> None:
+                ran.append(event.id)
+                if event.id == "e-failed":
+                    raise ValueError
+
+            return consumer.handle(Event(type="t", source="/s", id=id_))
+
+    ran: list[str] = []
+    first = deliver(RING, id_)
+    there = deliver(ring, id_)
+    assert (there.action, there.status, there.reference) == ("retry", "unavailable", first.reference)
+    assert there.retry_after is not None
+    assert isinstance(there.error, RecordUnreadable)
+    assert f"the record {first.reference} cannot be read here" in caplog.text
+    assert deliver(ring, "e-other").status == "processed"
+    assert deliver(RING, id_).action == ("ack" if id_ == "e-done" else "dead_letter")
+    assert ran == [id_, "e-other"]
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from semel.errors import (
     InProgress,
     KeyReused,
     LeaseLost,
+    RecordUnreadable,
     ResultNotKept,
     SemelError,
     StoreUnavailable,
@@ -354,13 +355,20 @@ class AsyncDeliveries:
         self._has_seen_commit = True
 
     def _could_not_begin(self, delivery: Delivery, error: Exception) -> Disposition:
+        self._warn(f"transaction= could not begin one ({type(error).__qualname__})")
+        return delivery.after_nothing_ran(error)
+
+    def _could_not_read(self, delivery: Delivery, error: RecordUnreadable) -> Disposition:
+        """Somebody else may be able to: with a key that is not at hand here, or of the newer release that wrote it."""
+        self._warn(f"the record {delivery.reference} cannot be read here")
+        return delivery.after_nothing_ran(error)
+
+    def _warn(self, why: str) -> None:
         """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
         now = self._engine.clock.monotonic()
         if now >= self._warn_at:
             self._warn_at = now + _WARN_EVERY
-            name = type(error).__qualname__
-            _log.warning("events of %s wait: transaction= could not begin one (%s)", self._settings.name, name)
-        return delivery.after_no_transaction(error)
+            _log.warning("events of %s wait: %s", self._settings.name, why)
 
     async def _count(self, delivery: Delivery, error: Exception) -> Disposition:
         """Count an attempt that left nothing behind, on a connection of semel's own."""
@@ -424,6 +432,8 @@ class AsyncDeliveries:
                 return Disposition("retry", "in_progress", self._settings.policy.lease_for, reference, error)
             case TryLater():
                 return _unavailable(error, reference)
+            case RecordUnreadable():
+                return self._could_not_read(delivery, error)
         raise error
 
     async def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:
@@ -736,13 +746,20 @@ class SyncDeliveries:
         self._has_seen_commit = True
 
     def _could_not_begin(self, delivery: Delivery, error: Exception) -> Disposition:
+        self._warn(f"transaction= could not begin one ({type(error).__qualname__})")
+        return delivery.after_nothing_ran(error)
+
+    def _could_not_read(self, delivery: Delivery, error: RecordUnreadable) -> Disposition:
+        """Somebody else may be able to: with a key that is not at hand here, or of the newer release that wrote it."""
+        self._warn(f"the record {delivery.reference} cannot be read here")
+        return delivery.after_nothing_ran(error)
+
+    def _warn(self, why: str) -> None:
         """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
         now = self._engine.clock.monotonic()
         if now >= self._warn_at:
             self._warn_at = now + _WARN_EVERY
-            name = type(error).__qualname__
-            _log.warning("events of %s wait: transaction= could not begin one (%s)", self._settings.name, name)
-        return delivery.after_no_transaction(error)
+            _log.warning("events of %s wait: %s", self._settings.name, why)
 
     def _count(self, delivery: Delivery, error: Exception) -> Disposition:
         """Count an attempt that left nothing behind, on a connection of semel's own."""
@@ -806,6 +823,8 @@ class SyncDeliveries:
                 return Disposition("retry", "in_progress", self._settings.policy.lease_for, reference, error)
             case TryLater():
                 return _unavailable(error, reference)
+            case RecordUnreadable():
+                return self._could_not_read(delivery, error)
         raise error
 
     def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:

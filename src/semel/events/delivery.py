@@ -186,8 +186,8 @@ class Delivery:
         status: Ending = "unknown_type" if isinstance(error, UnknownType) else "failed"
         return Disposition("retry", status, self._wait(error, attempts), self.reference, error)
 
-    def after_no_transaction(self, error: Exception) -> Disposition:
-        """What comes of a transaction that could not begin: it knows nothing of the event, so nobody counts that."""
+    def after_nothing_ran(self, error: Exception) -> Disposition:
+        """What comes of an error that says nothing of the event, before its handler was called: nobody counts that."""
         return Disposition("retry", "unavailable", self.settings.backoff.after(1), self.reference, error)
 
     @property
