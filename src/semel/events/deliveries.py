@@ -40,6 +40,7 @@ from semel.errors import (
     RecordUnreadable,
     ResultNotKept,
     SemelError,
+    StepsChanged,
     StoreUnavailable,
     TransactionAborted,
     TryLater,
@@ -178,7 +179,8 @@ class AsyncDeliveries:
                 return await self._handle_in_transaction(delivery)
             return self._acknowledge(delivery, await self._engine.call(delivery.request, self._handler(delivery, None)))
         except SemelError as error:
-            if error is delivery.error:
+            # That it passed over a step is noticed when the handler has returned, and recorded as an error of it.
+            if error is delivery.error or isinstance(error, StepsChanged):
                 if within is not None:
                     raise
                 return delivery.after_run(error)
@@ -569,7 +571,8 @@ class SyncDeliveries:
                 return self._handle_in_transaction(delivery)
             return self._acknowledge(delivery, self._engine.call(delivery.request, self._handler(delivery, None)))
         except SemelError as error:
-            if error is delivery.error:
+            # That it passed over a step is noticed when the handler has returned, and recorded as an error of it.
+            if error is delivery.error or isinstance(error, StepsChanged):
                 if within is not None:
                     raise
                 return delivery.after_run(error)

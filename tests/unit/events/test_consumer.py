@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from semel import Cancelled, Happened, Semel
+from semel import AsyncAttempt, Attempt, Cancelled, Happened, Semel
 from semel.engine.engine import engine_of
-from semel.errors import KeyInvalid, RecordNotFound, StoreUnavailable, UsageError
+from semel.errors import KeyInvalid, RecordNotFound, StepsChanged, StoreUnavailable, UsageError
 from semel.events import Backoff, Consumer, Disposition, Event, Outbox
 from semel.testing import Crash
 from tests.events.desk import Declined, Desk, Registered, an_event, fail
@@ -306,6 +306,26 @@ def test_two_handlers_for_one_type_are_refused(desk: Desk) -> None:
     consumer = desk.consumer(lambda: None)
     with pytest.raises(UsageError, match="taken by"):
         consumer.on("asset.registered")(desk.kind(lambda: None))
+
+
+def test_an_event_whose_handler_lost_a_step_has_failed_and_becomes_a_dead_letter(desk: Desk) -> None:
+    async def async_charge() -> None: ...
+
+    async def async_begin(attempt: AsyncAttempt) -> None:
+        await attempt.step("charge", async_charge)
+        raise ValueError
+
+    def begin(attempt: Attempt) -> None:
+        attempt.step("charge", lambda: None)
+        raise ValueError
+
+    older: Consumer[Any] = Consumer(desk.semel, "billing", max_attempts=2)
+    older.on("asset.registered")(async_begin if desk.is_async else begin)
+    assert desk.handle(older, an_event()).status == "failed"
+    given = desk.handle(desk.consumer(lambda: None, max_attempts=2), an_event())
+    assert (given.action, given.status) == ("dead_letter", "exhausted")
+    assert isinstance(given.error, StepsChanged)
+    assert [letter.reason for letter in desk.letters()] == ["exhausted"]
 
 
 def test_a_session_without_a_transaction_is_refused_before_anything_runs(desk: Desk) -> None:
