@@ -462,7 +462,13 @@ class TestWhatCeleryIsTold:
         assert (caught.value.when, caught.value.sig.options["countdown"]) == (2.0, 2.0)
 
     @pytest.mark.parametrize(
-        ("broker", "countdown"), [("redis://localhost", 1800.0), ("sqs://", 900.0), ("amqp://localhost", 7200.0)]
+        ("broker", "countdown"),
+        [
+            ("redis://localhost", 1800.0),
+            ("sqs://", 900.0),
+            ("amqp://localhost", 900.0),
+            ("memory://", 7200.0),
+        ],
     )
     def test_the_countdown_stays_below_what_a_transport_has_by_default(
         self, broker: str, countdown: float, semel: Semel, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
@@ -114,6 +115,43 @@ async def test_what_waits_takes_no_room(stream: Stream) -> None:
     pending = await stream.client.xpending_range(stream.bench.name, "billing", "-", "+", 100, WAITING)
     assert [one["message_id"] for one in pending] == waiting, "what waits is somebody else's"
     assert await stream.client.zcard(stream.key("due")) == len(waiting)
+
+
+async def test_what_a_stream_has_no_more_when_it_is_due_is_named(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    dropped, left = await stream.leave_behind(2)
+    await stream.age([dropped, left], WAITING)
+    await stream.client.zadd(stream.key("due"), {dropped: 1.0, left: 1.0})
+    await stream.client.xdel(stream.bench.name, dropped)
+    assert await stream.take(stream.first, 5) == ([left], True)
+    assert_named(caplog, stream, dropped)
+
+
+async def test_what_was_left_behind_and_a_stream_has_no_more_is_named(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    dropped, left = await stream.leave_behind(2)
+    await stream.client.xdel(stream.bench.name, dropped)
+    assert await stream.take(stream.first, 5) == ([left], True)
+    assert_named(caplog, stream, dropped)
+
+
+async def test_what_has_to_come_again_and_a_stream_has_no_more_is_named(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    (dropped,) = await stream.leave_behind(1)
+    assert await stream.take(stream.first, 1) == ([dropped], True)
+    await stream.client.xdel(stream.bench.name, dropped)
+    await stream.first.delay(stream.client, dropped, timedelta(0))
+    assert_named(caplog, stream, dropped)
+    assert await stream.take(stream.first, 1) == ([], True)
+    assert len(caplog.records) == 1, "it is named once"
+
+
+def assert_named(caplog: pytest.LogCaptureFixture, stream: Stream, dropped: bytes) -> None:
+    (record,) = caplog.records
+    assert f"the entry {dropped.decode()} of {stream.bench.name} was dropped" in record.message
 
 
 async def test_one_look_is_at_so_many_and_the_next_goes_on(stream: Stream) -> None:

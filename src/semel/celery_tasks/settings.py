@@ -153,6 +153,16 @@ def read_visible_again(app: Any) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=seconds)
 
 
+def read_longest_wait(app: Any) -> timedelta | None:
+    """For how long a message may wait for its time; None: nobody says.
+
+    It waits in a worker and counts as taken meanwhile. After too long a transport delivers it again, and each copy
+    would be sent again by itself; RabbitMQ closes the channel, and delivers all that is on it again.
+    """
+    limit = _CHANNEL_CLOSED_AFTER if _transport(app) in _RABBITMQ else read_visible_again(app)
+    return None if limit is None else limit / 2
+
+
 def _is_confirmed(app: Any) -> bool:
     return bool(app.conf.broker_transport_options.get("confirm_publish"))
 

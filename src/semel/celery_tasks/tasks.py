@@ -12,7 +12,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
-from semel.celery_tasks.settings import DEMANDED, check_settings, read_visible_again
+from semel.celery_tasks.settings import DEMANDED, check_settings, read_longest_wait
 from semel.errors import SemelError, UsageError
 from semel.extras import requires
 
@@ -64,12 +64,7 @@ def send_again(task: Any, error: Exception, wait: timedelta, args: tuple[Any, ..
     request = task.request
     if request.is_eager:
         return error
-    visible_again = read_visible_again(task.app)
-    if visible_again is not None:
-        # A message that waits for its time counts as taken. Waiting longer than that would have it delivered again,
-        # and each copy would be sent again by itself.
-        wait = min(wait, visible_again / 2)
-    seconds = wait.total_seconds()
+    seconds = min(wait, read_longest_wait(task.app) or wait).total_seconds()
     kwargs: dict[str, Any] | None = None if args is None else {}
     again = task.signature_from_request(request, args, kwargs, countdown=seconds, retries=request.retries)
     try:

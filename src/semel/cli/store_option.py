@@ -54,8 +54,8 @@ BrokerUrl = Annotated[
     typer.Option(
         "--broker",
         metavar="URL",
-        help=f"amqp://user:password@host/vhost, nats://host:4222 or redis://host:6379/0. Default: ${BROKER_VARIABLE}, "
-        f"which stays hidden.",
+        help=f"amqp://user:password@host/vhost, nats://host:4222, redis://host:6379/0 or sqs://REGION; to publish to, "
+        f"also eventbridge://REGION. Default: ${BROKER_VARIABLE}, which stays hidden.",
         envvar=BROKER_VARIABLE,
         show_envvar=False,
         show_default=False,

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from botocore import exceptions
 
 from semel import AsyncSemel
 from semel.deadlines import Deadlines
@@ -19,6 +20,7 @@ from semel.events.brokers.sqs.listening import _Subscription
 from semel.events.brokers.sqs.messages import Held, MessageReader
 from semel.events.brokers.sqs.queues import Queue
 from semel.events.brokers.sqs.settling import Settler
+from semel.events.disposition import Disposition
 from semel.stores.memory import MemoryStore
 
 LONG = 10
@@ -129,3 +131,42 @@ async def test_an_end_waits_for_a_silent_service_no_longer_than_for_one_answer(
     subscription._settler.deliver_after(Held(raw, asked=time.monotonic(), visibility=30), 0)
     await asyncio.wait_for(subscription.close(), LONG)
     assert "SQS was not told of all messages" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("spare", "added"), [(10, []), (40, ["Semel-Reason"]), (80, ["Semel-Reason", "Semel-Reference"])]
+)
+def test_a_dead_letter_says_why_where_the_queue_has_room_for_it(spare: int, added: list[str]) -> None:
+    attributes = {"ce-id": {"DataType": "String", "StringValue": "e-1"}}
+    raw = {"Body": "é" * 100, "MessageAttributes": attributes, "MessageId": "m"}
+    queue = Queue("dead", "https://queue/dead", {"MaximumMessageSize": str(200 + len("ce-idStringe-1") + spare)})
+    disposition = Disposition("dead_letter", "exhausted", reference="event:billing a0de434a97f6")
+    copy = listening._copy_for(queue, Held(raw, asked=0, visibility=30), disposition)
+    assert list(copy["MessageAttributes"]) == ["ce-id", *added]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "silence",
+    [
+        exceptions.CredentialRetrievalError(provider="iam-role", error_msg="nobody answered"),
+        exceptions.MetadataRetrievalError(error_msg="nobody answered"),
+    ],
+)
+async def test_credentials_that_could_not_be_fetched_for_a_moment_do_not_end_a_listener(silence: Exception) -> None:
+    class Service(EmptyQueue):
+        is_silent = True
+
+        async def receive_message(self, **asked: Any) -> dict[str, Any]:
+            if self.is_silent:
+                self.is_silent = False
+                raise silence
+            return await super().receive_message(**asked)
+
+    subscription, queue = a_subscription(prefetch=12, concurrency=7), Service()
+    subscription._client = queue
+    going_on = asyncio.create_task(subscription._poll_for_ever())
+    again = await asyncio.wait_for(queue.requests.get(), LONG)
+    await subscription.pause()
+    again.set_result({})
+    await asyncio.wait_for(going_on, LONG)

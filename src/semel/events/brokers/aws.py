@@ -129,7 +129,8 @@ def translating(service: str) -> Iterator[None]:
     """Say in the words of the adapters what went wrong with a request.
 
     Raises:
-        ConnectionError: the service cannot be reached, or has too much to do; the same may be asked again.
+        ConnectionError: the service, or who gives out credentials, cannot be reached, or has too much to do; the same
+            may be asked again.
         UsageError: the program, the credentials or the settings of the service have to be changed.
     """
     try:
@@ -141,6 +142,9 @@ def translating(service: str) -> Iterator[None]:
         if is_passing(error):
             raise ConnectionError(f"{service} is not available for now ({code})") from error
         raise UsageError(f"{service} refused the request ({code}): {text:.200}") from error
+    except (exceptions.CredentialRetrievalError, exceptions.MetadataRetrievalError) as error:
+        # Those of a role run out and are fetched again by the SDK: who gives them out may be silent for a moment.
+        raise ConnectionError(f"{service} could not be asked, for want of credentials ({error})") from error
     except exceptions.BotoCoreError as error:
         raise UsageError(f"{service} could not be asked: {error}. Nothing was sent.") from error
 

@@ -14,9 +14,11 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from semel.deadlines import Extend
+from semel.events.brokers.listening import log
 from semel.extras import requires
 
 with requires("semel.events.brokers.redis_group", "redis"):
@@ -53,6 +55,9 @@ local stream, due, group, me, waiting = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV
 local function belongs_to(id, member)
     return #redis.call('XPENDING', stream, group, id, id, 1, member) > 0
 end
+local function was_dropped(id)
+    return #redis.call('XRANGE', stream, id, id) == 0
+end
 local function now_ms()
     local now = redis.call('TIME')
     return now[1] * 1000 + math.floor(now[2] / 1000)
@@ -75,25 +80,35 @@ for place = 4, #ARGV do
     if belongs_to(ARGV[place], me) then redis.call('XACK', stream, group, ARGV[place]) end
 end
 """
+# Answers whether there is no such entry any more, so that none can come again.
 DELAY: Final = f"""{_HEAD}
 if belongs_to(ARGV[4], me) then set_aside(ARGV[4], now_ms() + ARGV[5]) end
+if was_dropped(ARGV[4]) then
+    redis.call('ZREM', due, ARGV[4])
+    return 1
+end
+return 0
 """
 # What is due, and what a member left behind that is gone. Answers false where somebody else looks; otherwise what was
-# taken, and whether the pass is over: it goes on where the cursor stands until all that is pending was looked at.
+# taken, whether the pass is over, and what had to come and is there no more. A pass goes on where the cursor stands
+# until all that is pending was looked at.
 # What only waits takes no room. Redis does nothing else meanwhile, so one call looks at so many and no more.
 SWEEP: Final = f"""{_HEAD}
 local room, idle_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
 local holder = redis.call('GET', KEYS[3])
 if holder and holder ~= me then return false end
 redis.call('SET', KEYS[3], me, 'PX', ARGV[6])
-local taken = {{}}
+local taken, dropped = {{}}, {{}}
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now_ms(), 'LIMIT', 0, room)) do
     redis.call('ZREM', due, id)
-    if belongs_to(id, waiting) then
+    if was_dropped(id) then
+        redis.call('XACK', stream, group, id)
+        dropped[#dropped + 1] = id
+    elseif belongs_to(id, waiting) then
         for _, entry in ipairs(redis.call('XCLAIM', stream, group, me, 0, id)) do taken[#taken + 1] = entry end
     end
 end
-if idle_ms == 0 or #taken >= room then return {{taken, 0}} end
+if idle_ms == 0 or #taken >= room then return {{taken, 0, dropped}} end
 local cursor, looks = redis.call('GET', KEYS[4]) or '0-0', {_LOOKS}
 repeat
     local count = math.min(room - #taken, looks)
@@ -104,10 +119,14 @@ repeat
             if is_waiting then give_to(waiting, entry[1]) else taken[#taken + 1] = entry end
         end
     end
+    for _, id in ipairs(found[3] or {{}}) do
+        redis.call('ZREM', due, id)
+        dropped[#dropped + 1] = id
+    end
     cursor, looks = found[1], looks - count
 until cursor == '0-0' or #taken >= room or looks <= 0
 redis.call('SET', KEYS[4], cursor)
-if cursor ~= '0-0' then return {{taken, 0}} end
+if cursor ~= '0-0' then return {{taken, 0, dropped}} end
 for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
     local member = {{}}
     for place = 1, #fields, 2 do member[fields[place]] = fields[place + 1] end
@@ -116,7 +135,7 @@ for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', stream, group)) do
         redis.call('XGROUP', 'DELCONSUMER', stream, group, member['name'])
     end
 end
-return {{taken, 1}}
+return {{taken, 1, dropped}}
 """
 # All that is left goes to the member that looks next.
 RELEASE: Final = f"""{_HEAD}
@@ -185,7 +204,24 @@ class Group:
         answer = await self.run(client, SWEEP, room, idle_ms or 0, _SWEEP_LEASE_MS, gone_after_ms)
         if answer is None:
             return None
-        return Swept([(id_, pairs_of(fields)) for id_, fields in answer[0]], is_over=bool(answer[1]))
+        entries, is_over, dropped = answer
+        for id_ in dropped:
+            self.say_dropped(id_)
+        return Swept([(id_, pairs_of(fields)) for id_, fields in entries], is_over=bool(is_over))
+
+    async def delay(self, client: Redis, id_: bytes, after: timedelta) -> None:
+        """Have an entry come again after so long, if it is this member's."""
+        if await self.run(client, DELAY, id_, int(after.total_seconds() * 1000)):
+            self.say_dropped(id_)
+
+    def say_dropped(self, id_: bytes) -> None:
+        """Say that an entry was to come, and that its stream has it no more."""
+        log.error(
+            "the entry %s of %s was dropped by the server before it was handled (MAXLEN of a publisher): its event is "
+            "lost here",
+            id_.decode(),
+            self.stream,
+        )
 
     @asynccontextmanager
     async def connect_extender(self) -> AsyncIterator[Extend]:

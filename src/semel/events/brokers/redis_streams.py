@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,7 +38,6 @@ from semel.events.brokers.listening import (
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
     ANSWER_WITHIN,
-    DELAY,
     LEAVE,
     SWEEP_EVERY,
     Group,
@@ -326,12 +325,7 @@ class _Subscription(Subscription):
 
     def _acknowledge_what_was_dropped(self, id_: bytes) -> None:
         """Let go of an entry that the server counts as ours and has no more: its stream was limited."""
-        log.error(
-            "the entry %s of %s was dropped by the server before it was handled (MAXLEN of a publisher): its event is "
-            "lost here",
-            id_.decode(),
-            self._group.stream,
-        )
+        self._group.say_dropped(id_)
         self._held.add(id_)
         self._acknowledge_soon(id_)
 
@@ -381,11 +375,11 @@ class _Subscription(Subscription):
     async def _flush(self) -> None:
         ids, self._ready = self._ready, []
         if ids:
-            await self._say(ids, ACKNOWLEDGE, *ids)
+            await self._say(ids, self._group.run(self._client, ACKNOWLEDGE, *ids))
 
-    async def _say(self, ids: Sequence[bytes], script: str, *values: Any) -> None:
+    async def _say(self, ids: Sequence[bytes], what: Awaitable[Any]) -> None:
         try:
-            await self._group.run(self._client, script, *values)
+            await what
         except (*_LOST, ResponseError):
             self._may_have_more = True  # it is still counted as ours, and read again
         self._held.difference_update(ids)
@@ -394,7 +388,7 @@ class _Subscription(Subscription):
     async def retry(self, message: Message, after: timedelta) -> None:
         id_ = message.token[0]
         self._deadlines.release(id_)
-        await self._say([id_], DELAY, id_, int(after.total_seconds() * 1000))
+        await self._say([id_], self._group.delay(self._client, id_, after))
 
     async def give_back(self, message: Message) -> None:
         await self.retry(message, timedelta())

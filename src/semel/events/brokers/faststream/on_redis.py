@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -20,7 +20,6 @@ from semel.events.brokers.listening import Message, RetryDelay, cancel_all
 from semel.events.brokers.redis_group import (
     ACKNOWLEDGE,
     ANSWER_WITHIN,
-    DELAY,
     RELEASE,
     SWEEP_EVERY,
     Group,
@@ -187,18 +186,19 @@ class _Settler(MessageSettler):
     async def acknowledge(self, message: Message) -> None:
         if self._client is None:  # under FastStream's test broker
             await super().acknowledge(message)
-        await self._say(message, ACKNOWLEDGE)
+        await self._say(message, lambda client, entry: self._group.run(client, ACKNOWLEDGE, entry))
 
     async def retry(self, message: Message, after: timedelta) -> None:
-        await self._say(message, DELAY, int(after.total_seconds() * 1000))
+        await self._say(message, lambda client, entry: self._group.delay(client, entry, after))
 
     async def dead_letter(self, message: Message, disposition: Disposition) -> None:  # noqa: ARG002 - it is stored here
         await self.acknowledge(message)
 
-    async def _say(self, message: Message, script: str, *values: Any) -> None:
+    async def _say(self, message: Message, say: Callable[[Redis, bytes], Awaitable[Any]]) -> None:
         if self._client is not None:
+            (entry,) = message.token.raw_message["message_ids"]
             with suppress(RedisError, OSError):  # then it is still this member's, and found again
-                await self._group.run(self._client, script, *message.token.raw_message["message_ids"], *values)
+                await say(self._client, entry)
         self.abandon(message)
 
     async def _sweep(self, client: Redis) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -429,11 +429,21 @@ def _copy_for(queue: Queue, held: Held, disposition: Disposition) -> dict[str, A
         name: {key: value for key, value in attribute.items() if key in ("DataType", "StringValue", "BinaryValue")}
         for name, attribute in held.raw.get("MessageAttributes", {}).items()
     }
+    room = queue.most_bytes - _size_of(held.raw["Body"], attributes)
     for name, text in (("Semel-Reason", disposition.status), ("Semel-Reference", disposition.reference)):
         if text and len(attributes) < _MOST_ATTRIBUTES:
-            attributes[name] = {"DataType": "String", "StringValue": text}
+            added = {name: {"DataType": "String", "StringValue": text}}
+            room -= _size_of("", added)
+            if room >= 0:  # SQS would never take what is too large, and the message would come again and again
+                attributes |= added
     copy = {"QueueUrl": queue.url, "MessageBody": held.raw["Body"], "MessageAttributes": attributes}
     if queue.is_fifo:
         message_id = held.raw["MessageId"]  # the same for each delivery, so that one passed on twice is left out
         copy |= {"MessageGroupId": held.group or message_id, "MessageDeduplicationId": message_id}
     return copy
+
+
+def _size_of(body: str, attributes: Mapping[str, Mapping[str, Any]]) -> int:
+    """How many bytes SQS counts: of the body, and of the name, the type and the value of each attribute."""
+    parts = [body, *attributes, *(part for attribute in attributes.values() for part in attribute.values())]
+    return sum(len(part.encode() if isinstance(part, str) else part) for part in parts)
