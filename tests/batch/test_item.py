@@ -262,6 +262,17 @@ async def test_a_page_that_a_crash_left_is_finished_by_a_run(desk: Desk, monkeyp
     assert desk.ran == ["i0"]
 
 
+async def test_a_page_that_a_dead_process_holds_is_finished_with_its_last_item(desk: Desk) -> None:
+    """Nobody need ask for an item of it again once that lease has ended."""
+    batch = await desk.start(3)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(0))
+    for place in range(3):
+        await run_item(desk, batch, f"i{place}")
+    status = await desk.do(batch.status)
+    assert (status.state, status.completed, len(desk.ran)) == ("completed", 3, 3)
+
+
 async def test_a_page_of_which_items_were_opened_at_the_last_moment_is_not_held(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

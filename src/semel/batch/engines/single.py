@@ -25,7 +25,7 @@ from semel.batch.items import Skip, make_item_handler, refuse_sealed_items
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
 from semel.batch.sync_runner import SyncItemCall, SyncRunner
 from semel.core import codec
-from semel.core.batch.operations import EndBatch, FindItems, FindPages, ReadItems, ReadRecords, TakePage
+from semel.core.batch.operations import EndBatch, FindItems, FindPages, FinishPage, ReadItems, ReadRecords, TakePage
 from semel.core.batch.rows import status_of_record
 from semel.core.batch.values import SKIPPED, BatchPage, ItemStatus, State, StoredItem
 from semel.core.policy import WhenRunning
@@ -333,11 +333,15 @@ class AsyncSingleRunner(AsyncRunner):
         await self.ask(EndBatch(self.batch.number))
 
     async def _finish_open_page(self, page: BatchPage) -> None:
-        """Finish a page of which nothing was pending: to open it is to finish it. Whoever holds it does so as well."""
+        """Finish a page of which nothing was pending: to open it is to finish it.
+
+        Whoever holds it may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
+        """
         try:
             await self._open_page(page)
         finally:
             await self._leave()  # a retry has opened items since it was read: they are left to others
+        await self.ask(FinishPage(self.batch.number, page.page, page.round))
 
     async def finish_left_pages(self) -> None:
         """Finish pages that a crash left with nothing pending in them, and end the batch if it is over."""
@@ -522,11 +526,15 @@ class SyncSingleRunner(SyncRunner):
         self.ask(EndBatch(self.batch.number))
 
     def _finish_open_page(self, page: BatchPage) -> None:
-        """Finish a page of which nothing was pending: to open it is to finish it. Whoever holds it does so as well."""
+        """Finish a page of which nothing was pending: to open it is to finish it.
+
+        Whoever holds it may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
+        """
         try:
             self._open_page(page)
         finally:
             self._leave()  # a retry has opened items since it was read: they are left to others
+        self.ask(FinishPage(self.batch.number, page.page, page.round))
 
     def finish_left_pages(self) -> None:
         """Finish pages that a crash left with nothing pending in them, and end the batch if it is over."""
