@@ -9,7 +9,7 @@ import pytest
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
-from semel import AsyncSemel, Semel
+from semel import AsyncSemel, DidNotHappen, Semel
 from semel.batch import Batches, Item, Skip, item
 from semel.batch.engines.celery import batch_task, dispatch
 from semel.batch.engines.single import SyncSingleRunner
@@ -137,6 +137,19 @@ def test_a_chunk_of_a_cancelled_batch_runs_nothing(shop: Shop) -> None:
     shop.batch.cancel()
     assert shop.task("b", ["i1"]) == 0
     assert shop.ran == []
+
+
+def test_what_a_person_says_did_not_happen_is_sent_again(shop: Shop) -> None:
+    def end_the_process() -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        item(shop.batch, "i1", in_doubt="hold")(end_the_process)()
+    assert shop.make(in_doubt="hold")("b", ["i1"]) == 1
+    assert shop.batch.status().in_doubt == 1
+    shop.semel.resolve(("b", "i1"), DidNotHappen(), operation="pay", reason="seen")
+    dispatch(shop.task, shop.batch)
+    assert "i1" in [id_ for _, ids in shop.sent for id_ in ids]
 
 
 def test_to_dispatch_finishes_what_a_crash_left(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

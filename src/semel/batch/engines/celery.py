@@ -15,11 +15,12 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from semel.api import Semel
-from semel.batch.batches import Batch, Batches
+from semel.batch.batches import Batch, Batches, parts_of
 from semel.batch.engines.single import ITEM_POLICY_FIELDS, make_item_runner
 from semel.batch.items import Skip
 from semel.celery_tasks.settings import POLICY
 from semel.celery_tasks.tasks import check_when_a_worker_starts, send_again, task_settings
+from semel.core.batch.rows import follow_doubts
 from semel.core.policy import PolicyFields
 from semel.engine.engine import engine_of
 from semel.errors import (
@@ -215,6 +216,8 @@ def dispatch(task: Any, batch: Batch[Semel], *, chunk: int = 100, **options: Any
     state = batch.status().state
     if state not in ("pending", "running", "completed"):
         raise UsageError(f"The batch {batch.id!r} is {state}, so none of its items runs; nothing was sent.")
+    engine, stored, _ = parts_of(batch)
+    engine.perform_on(None, follow_doubts(stored, "run"))  # as a run does first
     sent = 0
     for ids in _chunks(batch, chunk):
         task.apply_async((batch.id, ids), **options)
