@@ -97,6 +97,12 @@ def test_an_item_that_may_be_tried_again_is_left_and_the_others_are_not(shop: Sh
     assert shop.ran == ["i0", "i1", "i0"]
 
 
+def test_an_item_whose_value_was_not_kept_has_ended(shop: Shop) -> None:
+    task = shop.make(max_attempts=3, max_result=1)
+    assert [task("b", ["i1", "i2"]) for _ in range(2)] == [2, 2]
+    assert shop.ran == ["i1", "i2"]
+
+
 def test_a_time_limit_ends_one_item_and_leaves_the_rest_of_the_chunk(shop: Shop) -> None:
     shop.errors = {"i1": SoftTimeLimitExceeded()}
     with pytest.raises(TryLater, match="2 items"):

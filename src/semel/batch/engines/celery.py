@@ -28,6 +28,7 @@ from semel.errors import (
     InDoubt,
     KeyReused,
     LeaseLost,
+    ResultNotKept,
     StoreUnavailable,
     TryLater,
     UsageError,
@@ -170,7 +171,7 @@ class Chunk:
         match error:
             case StoreUnavailable():
                 raise error
-            case Skip() | FailedBefore() | KeyReused():
+            case Skip() | FailedBefore() | KeyReused() | ResultNotKept():
                 self.ended += 1
             case InDoubt(retry_after=None):
                 self.ended += 1
