@@ -110,6 +110,23 @@ def test_a_time_limit_ends_one_item_and_leaves_the_rest_of_the_chunk(shop: Shop)
     assert shop.ran == ["i0", "i1"]
 
 
+def test_an_item_that_may_be_tried_again_after_a_time_limit_is_sent_again(shop: Shop) -> None:
+    shop.errors = {"i1": SoftTimeLimitExceeded()}
+    with pytest.raises(TryLater, match="3 items"):
+        shop.make(max_attempts=2)("b", ["i0", "i1", "i2", "i3"])
+
+
+def test_an_item_that_a_time_limit_cut_off_beside_its_function_is_sent_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: Any) -> None:
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr(SyncSingleRunner, "_prepare", cut_off)
+    with pytest.raises(TryLater, match="2 items"):
+        shop.task("b", ["i0", "i1"])
+
+
 def test_what_a_store_that_does_not_answer_cut_off_is_left(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def go_silent(_runner: Any, id_: str) -> None:
         if id_ == "i1":

@@ -132,11 +132,13 @@ class Chunk:
             UsageError: the program has to be changed.
         """
         while self.remaining:
-            id_ = self.remaining[0]
+            id_, runner = self.remaining[0], make_runner()
             try:
-                is_over = self._run_one(batch, make_runner(), id_)
-            except SoftTimeLimitExceeded:
-                self.leave(self.remaining[1:], _SOON)
+                is_over = self._run_one(batch, runner, id_)
+            except SoftTimeLimitExceeded as error:
+                # One that may be tried again, or was cut off before or after its function, has not ended.
+                has_ended = error is runner.handler_error and not self._is_tried_again
+                self.leave(self.remaining[has_ended:], _SOON)
                 return
             if is_over:
                 return
