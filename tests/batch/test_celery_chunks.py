@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from semel import AsyncSemel, DidNotHappen, Semel
 from semel.batch import Batches, Item, Skip, item
 from semel.batch.engines.celery import batch_task, dispatch
 from semel.batch.engines.single import SyncSingleRunner
-from semel.errors import KeyReused, RecordNotFound, SemelError, StoreUnavailable, TryLater, UsageError
+from semel.errors import KeyReused, RecordNotFound, RecordUnreadable, SemelError, StoreUnavailable, TryLater, UsageError
 from tests.batch.test_item import Died, die
+from tests.security.test_resealing import RING
 
 
 class Shop:
@@ -184,6 +186,17 @@ def test_to_dispatch_finishes_what_a_crash_left(shop: Shop, monkeypatch: pytest.
     assert shop.batch.status().state == "running"
     assert dispatch(shop.task, shop.batch) == 0
     assert shop.batch.status().state == "completed"
+
+
+def test_a_worker_without_the_keys_of_a_sealed_store_counts_nothing_as_ended(shop: Shop, tmp_path: Path) -> None:
+    with Semel(tmp_path / "semel.db", seal=RING) as sealed, Semel(tmp_path / "semel.db") as keyless:
+        batch = Batches(sealed).start("s", [{"id": "i0"}, {"id": "i1"}], operation="pay", item_id="id")
+        shop.batches = Batches(keyless)
+        with pytest.raises(RecordUnreadable):
+            shop.make()("s", ["i0", "i1"])
+        shop.batches = Batches(sealed)
+        assert shop.make()("s", ["i0", "i1"]) == 2
+        assert batch.status().completed == 2
 
 
 def test_what_would_lose_messages_or_cannot_be_called_is_refused(shop: Shop) -> None:

@@ -20,7 +20,10 @@ from semel.batch.engines.single import ITEM_POLICY_FIELDS, make_item_runner
 from semel.batch.items import Skip
 from semel.celery_tasks.settings import POLICY
 from semel.celery_tasks.tasks import check_when_a_worker_starts, send_again, task_settings
+from semel.core.batch.operations import FindItems
 from semel.core.batch.rows import follow_doubts
+from semel.core.batch.values import ItemStatus
+from semel.core.flow import Flow, ask
 from semel.core.policy import PolicyFields
 from semel.engine.engine import engine_of
 from semel.errors import (
@@ -28,6 +31,7 @@ from semel.errors import (
     InDoubt,
     KeyReused,
     LeaseLost,
+    RecordUnreadable,
     ResultNotKept,
     StoreUnavailable,
     TryLater,
@@ -175,6 +179,10 @@ class Chunk:
                 raise error
             case Skip() | FailedBefore() | KeyReused() | ResultNotKept():
                 self.ended += 1
+            case RecordUnreadable():
+                if _is_pending(batch, id_):
+                    raise error  # such as of a worker that was given no keys: no item of the chunk would run
+                self.ended += 1
             case InDoubt(retry_after=None):
                 self.ended += 1
             case InDoubt(retry_after=wait):
@@ -198,6 +206,17 @@ class Chunk:
             self.leave([id_], _SOON)
         else:
             self.ended += 1
+
+
+def _is_pending(batch: Batch[Semel], id_: str) -> bool:
+    """Whether an item has not ended."""
+    engine, stored, _ = parts_of(batch)
+
+    def look() -> Flow[bool]:
+        found = yield from ask(FindItems(stored.number, (id_,)))
+        return any(item.status == ItemStatus.PENDING for item in found.items)
+
+    return bool(engine.perform_on(None, look()))
 
 
 def dispatch(task: Any, batch: Batch[Semel], *, chunk: int = 100, **options: Any) -> int:
