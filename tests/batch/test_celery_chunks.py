@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
-from semel import AsyncSemel, Semel
+from semel import AsyncSemel, DidNotHappen, Semel
 from semel.batch import Batches, Item, Skip, item
 from semel.batch.engines.celery import batch_task, dispatch
 from semel.batch.engines.single import SyncSingleRunner
-from semel.errors import KeyReused, RecordNotFound, SemelError, StoreUnavailable, TryLater, UsageError
+from semel.errors import KeyReused, RecordNotFound, RecordUnreadable, SemelError, StoreUnavailable, TryLater, UsageError
 from tests.batch.test_item import Died, die
+from tests.security.test_resealing import RING
 
 
 class Shop:
@@ -97,11 +99,34 @@ def test_an_item_that_may_be_tried_again_is_left_and_the_others_are_not(shop: Sh
     assert shop.ran == ["i0", "i1", "i0"]
 
 
+def test_an_item_whose_value_was_not_kept_has_ended(shop: Shop) -> None:
+    task = shop.make(max_attempts=3, max_result=1)
+    assert [task("b", ["i1", "i2"]) for _ in range(2)] == [2, 2]
+    assert shop.ran == ["i1", "i2"]
+
+
 def test_a_time_limit_ends_one_item_and_leaves_the_rest_of_the_chunk(shop: Shop) -> None:
     shop.errors = {"i1": SoftTimeLimitExceeded()}
     with pytest.raises(TryLater, match="2 items"):
         shop.task("b", ["i0", "i1", "i2", "i3"])
     assert shop.ran == ["i0", "i1"]
+
+
+def test_an_item_that_may_be_tried_again_after_a_time_limit_is_sent_again(shop: Shop) -> None:
+    shop.errors = {"i1": SoftTimeLimitExceeded()}
+    with pytest.raises(TryLater, match="3 items"):
+        shop.make(max_attempts=2)("b", ["i0", "i1", "i2", "i3"])
+
+
+def test_an_item_that_a_time_limit_cut_off_beside_its_function_is_sent_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(*_: Any) -> None:
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr(SyncSingleRunner, "_prepare", cut_off)
+    with pytest.raises(TryLater, match="2 items"):
+        shop.task("b", ["i0", "i1"])
 
 
 def test_what_a_store_that_does_not_answer_cut_off_is_left(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +164,19 @@ def test_a_chunk_of_a_cancelled_batch_runs_nothing(shop: Shop) -> None:
     assert shop.ran == []
 
 
+def test_what_a_person_says_did_not_happen_is_sent_again(shop: Shop) -> None:
+    def end_the_process() -> None:
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        item(shop.batch, "i1", in_doubt="hold")(end_the_process)()
+    assert shop.make(in_doubt="hold")("b", ["i1"]) == 1
+    assert shop.batch.status().in_doubt == 1
+    shop.semel.resolve(("b", "i1"), DidNotHappen(), operation="pay", reason="seen")
+    dispatch(shop.task, shop.batch)
+    assert "i1" in [id_ for _, ids in shop.sent for id_ in ids]
+
+
 def test_to_dispatch_finishes_what_a_crash_left(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(SyncSingleRunner, "_finish_page_of", die)
@@ -148,6 +186,17 @@ def test_to_dispatch_finishes_what_a_crash_left(shop: Shop, monkeypatch: pytest.
     assert shop.batch.status().state == "running"
     assert dispatch(shop.task, shop.batch) == 0
     assert shop.batch.status().state == "completed"
+
+
+def test_a_worker_without_the_keys_of_a_sealed_store_counts_nothing_as_ended(shop: Shop, tmp_path: Path) -> None:
+    with Semel(tmp_path / "semel.db", seal=RING) as sealed, Semel(tmp_path / "semel.db") as keyless:
+        batch = Batches(sealed).start("s", [{"id": "i0"}, {"id": "i1"}], operation="pay", item_id="id")
+        shop.batches = Batches(keyless)
+        with pytest.raises(RecordUnreadable):
+            shop.make()("s", ["i0", "i1"])
+        shop.batches = Batches(sealed)
+        assert shop.make()("s", ["i0", "i1"]) == 2
+        assert batch.status().completed == 2
 
 
 def test_what_would_lose_messages_or_cannot_be_called_is_refused(shop: Shop) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from semel import Happened, Semel
+from semel import DidNotHappen, Happened, Semel
 from semel.batch import Batch, Batches, Skip, item
 from semel.batch.batches import parts_of
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
@@ -214,6 +214,60 @@ async def test_a_record_that_a_person_resolved_is_what_the_item_gives(desk: Desk
     assert (status.completed, status.in_doubt) == (1, 0)
 
 
+async def test_an_item_that_a_person_has_reopened_runs_again(desk: Desk) -> None:
+    def fail(_: Any) -> None:
+        raise OSError("down")
+
+    batch = await desk.start(2)
+    await run_item(desk, batch, "i1")
+    with pytest.raises(OSError, match="down"):
+        await run_item(desk, batch, "i0", fail)
+    await desk.do(lambda: desk.semel.reopen(item_key("", "pay", "b", "i0"), reason="it is up again"))
+    assert await run_item(desk, batch, "i0", lambda _: "well") == "well"
+    status = await desk.do(batch.status)
+    assert (status.state, status.completed, status.failed) == ("completed", 2, 0)
+
+
+async def test_an_item_of_which_a_person_has_said_that_it_did_not_happen_runs_again(desk: Desk) -> None:
+    batch = await desk.start(1)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(1), in_doubt="hold")
+    desk.clock.advance(31)
+    with pytest.raises(InDoubt):
+        await run_item(desk, batch, "i0", in_doubt="hold")
+    await desk.do(lambda: desk.semel.resolve(item_key("", "pay", "b", "i0"), DidNotHappen(), reason="seen"))
+    assert await run_item(desk, batch, "i0", lambda _: "paid", in_doubt="hold") == "paid"
+    status = await desk.do(batch.status)
+    assert (status.state, status.completed, status.in_doubt) == ("completed", 1, 0)
+
+
+async def test_an_item_that_was_reopened_does_not_run_while_its_batch_is_paused(desk: Desk) -> None:
+    def fail(_: Any) -> None:
+        raise OSError("down")
+
+    batch = await desk.start(2)
+    with pytest.raises(OSError, match="down"):
+        await run_item(desk, batch, "i0", fail)
+    await desk.do(batch.pause)
+    await desk.do(lambda: desk.semel.reopen(item_key("", "pay", "b", "i0"), reason="it is up again"))
+    with pytest.raises(TryLater, match="is paused"):
+        await run_item(desk, batch, "i0")
+    assert (desk.ran, (await desk.do(batch.status)).failed) == (["i0"], 1)
+
+
+async def test_a_skipped_item_stays_skipped_though_its_record_was_reopened(desk: Desk) -> None:
+    def skip(_: Any) -> None:
+        raise Skip("nothing to pay")
+
+    batch = await desk.start(1)
+    with pytest.raises(Skip):
+        await run_item(desk, batch, "i0", skip)
+    await desk.do(lambda: desk.semel.reopen(item_key("", "pay", "b", "i0"), reason="a mistake"))
+    with pytest.raises(Skip, match="does not run again"):
+        await run_item(desk, batch, "i0")
+    assert (desk.ran, (await desk.do(batch.status)).skipped) == (["i0"], 1)
+
+
 async def test_an_item_whose_key_was_used_for_something_else_is_counted_as_failed(desk: Desk) -> None:
     batch = await desk.start(2)
     await perform(desk, claim_of_another(desk))
@@ -260,6 +314,17 @@ async def test_a_page_that_a_crash_left_is_finished_by_a_run(desk: Desk, monkeyp
             await run_item(desk, batch, "i0")
     assert (await desk.run(batch)).state == "completed"
     assert desk.ran == ["i0"]
+
+
+async def test_a_page_that_a_dead_process_holds_is_finished_with_its_last_item(desk: Desk) -> None:
+    """Nobody need ask for an item of it again once that lease has ended."""
+    batch = await desk.start(3)
+    await begin(desk, batch)
+    await leave_behind(desk, batch, range(0))
+    for place in range(3):
+        await run_item(desk, batch, f"i{place}")
+    status = await desk.do(batch.status)
+    assert (status.state, status.completed, len(desk.ran)) == ("completed", 3, 3)
 
 
 async def test_a_page_of_which_items_were_opened_at_the_last_moment_is_not_held(

@@ -213,7 +213,7 @@ async def test_a_load_that_was_given_up_can_be_cancelled(desk: Desk) -> None:
     batch = await desk.do(lambda: desk.batches().get("b"))
     assert (await desk.do(batch.status)).state == "loading"
     assert (await desk.do(lambda: batch.cancel("the file is gone"))).state == "cancelled"
-    with pytest.raises(BatchChanged):
+    with pytest.raises(UsageError, match=r"was cancelled while it was loaded \(the file is gone\)"):
         await desk.start(5)
 
 
@@ -372,6 +372,17 @@ async def test_other_metadata_is_noted_and_the_first_stays(desk: Desk) -> None:
     status = await desk.do(batch.status)
     assert status.metadata == {"by": "ann"}
     assert len(status.notes) == 1
+
+
+async def test_other_metadata_is_noted_where_a_load_goes_on_that_was_cut_off(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_sources, "LOT", 3)
+    items = items_of(10)
+    with pytest.raises(ConnectionResetError):
+        await desk.start(items=cut_off(items, 8), metadata={"by": "ann"})
+    status = await desk.do((await desk.start(items=items, metadata={"by": "bob"})).status)
+    assert (status.state, status.metadata, len(status.notes)) == ("pending", {"by": "ann"}, 1)
 
 
 def cut_off(items: list[Any], after: int) -> Iterator[Any]:

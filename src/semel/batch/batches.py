@@ -126,7 +126,8 @@ class Batch(Generic[S]):
             concurrency: how many items this process works on at the same time.
             page: how many items are claimed together; the first run decides.
             max_failed: how many items may fail before the batch is paused: a number, or a part such as "5%".
-            rate: how many items may begin in a second, over all processes.
+            rate: how many items may begin in a second, over all processes. Under `commit="page"` all items of a page
+                begin together, and the next page so much later.
             transaction: gives a context manager that begins a transaction, gives what `within` takes, and commits at
                 its end. Then the record of an item commits together with what its handler writes.
             commit: "item", or "page" for effects in the database alone: one transaction for each page.

@@ -142,8 +142,10 @@ class Loading:
             finished = yield from ask(FinishLoad(self.batch.number, self._opening.token, reader.count, digest))
             if isinstance(finished, LoadLost):
                 raise (yield from self._lost())
-            return finished.known
-        if (reader.count, digest) != (self.batch.total, self.batch.digest):
+            self._batch = finished.known
+        elif (reader.count, digest) != (self.batch.total, self.batch.digest):
+            if self.batch.state in STOPPED and not self.batch.total:
+                raise (yield from self._lost())
             yield from self._note_missing()
             raise self._changed(self._differences.texts)
         if self._opening.metadata != self.batch.metadata:

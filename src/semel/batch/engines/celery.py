@@ -15,11 +15,15 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 from semel.api import Semel
-from semel.batch.batches import Batch, Batches
+from semel.batch.batches import Batch, Batches, parts_of
 from semel.batch.engines.single import ITEM_POLICY_FIELDS, make_item_runner
 from semel.batch.items import Skip
 from semel.celery_tasks.settings import POLICY
 from semel.celery_tasks.tasks import check_when_a_worker_starts, send_again, task_settings
+from semel.core.batch.operations import FindItems
+from semel.core.batch.rows import follow_doubts
+from semel.core.batch.values import ItemStatus
+from semel.core.flow import Flow, ask
 from semel.core.policy import PolicyFields
 from semel.engine.engine import engine_of
 from semel.errors import (
@@ -27,6 +31,8 @@ from semel.errors import (
     InDoubt,
     KeyReused,
     LeaseLost,
+    RecordUnreadable,
+    ResultNotKept,
     StoreUnavailable,
     TryLater,
     UsageError,
@@ -130,11 +136,13 @@ class Chunk:
             UsageError: the program has to be changed.
         """
         while self.remaining:
-            id_ = self.remaining[0]
+            id_, runner = self.remaining[0], make_runner()
             try:
-                is_over = self._run_one(batch, make_runner(), id_)
-            except SoftTimeLimitExceeded:
-                self.leave(self.remaining[1:], _SOON)
+                is_over = self._run_one(batch, runner, id_)
+            except SoftTimeLimitExceeded as error:
+                # One that may be tried again, or was cut off before or after its function, has not ended.
+                has_ended = error is runner.handler_error and not self._is_tried_again
+                self.leave(self.remaining[has_ended:], _SOON)
                 return
             if is_over:
                 return
@@ -169,7 +177,11 @@ class Chunk:
         match error:
             case StoreUnavailable():
                 raise error
-            case Skip() | FailedBefore() | KeyReused():
+            case Skip() | FailedBefore() | KeyReused() | ResultNotKept():
+                self.ended += 1
+            case RecordUnreadable():
+                if _is_pending(batch, id_):
+                    raise error  # such as of a worker that was given no keys: no item of the chunk would run
                 self.ended += 1
             case InDoubt(retry_after=None):
                 self.ended += 1
@@ -196,6 +208,17 @@ class Chunk:
             self.ended += 1
 
 
+def _is_pending(batch: Batch[Semel], id_: str) -> bool:
+    """Whether an item has not ended."""
+    engine, stored, _ = parts_of(batch)
+
+    def look() -> Flow[bool]:
+        found = yield from ask(FindItems(stored.number, (id_,)))
+        return any(item.status == ItemStatus.PENDING for item in found.items)
+
+    return bool(engine.perform_on(None, look()))
+
+
 def dispatch(task: Any, batch: Batch[Semel], *, chunk: int = 100, **options: Any) -> int:
     """Send the items of a batch that have not ended as tasks; gives how many tasks were sent.
 
@@ -215,6 +238,8 @@ def dispatch(task: Any, batch: Batch[Semel], *, chunk: int = 100, **options: Any
     state = batch.status().state
     if state not in ("pending", "running", "completed"):
         raise UsageError(f"The batch {batch.id!r} is {state}, so none of its items runs; nothing was sent.")
+    engine, stored, _ = parts_of(batch)
+    engine.perform_on(None, follow_doubts(stored, "run"))  # as a run does first
     sent = 0
     for ids in _chunks(batch, chunk):
         task.apply_async((batch.id, ids), **options)

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final, NoReturn, Protocol, TypeVar, Unpack, overload
 
+from msgspec.structs import replace
+
 from semel.api import AsyncSemel, Semel
 from semel.batch.async_runner import AsyncItemCall, AsyncRunner
 from semel.batch.batches import ITEM_FIELDS, Batch, parts_of
@@ -25,7 +27,16 @@ from semel.batch.items import Skip, make_item_handler, refuse_sealed_items
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
 from semel.batch.sync_runner import SyncItemCall, SyncRunner
 from semel.core import codec
-from semel.core.batch.operations import EndBatch, FindItems, FindPages, ReadItems, ReadRecords, TakePage
+from semel.core.batch.operations import (
+    EndBatch,
+    FindItems,
+    FindPages,
+    FinishPage,
+    ReadItems,
+    ReadRecords,
+    ReopenItems,
+    TakePage,
+)
 from semel.core.batch.rows import status_of_record
 from semel.core.batch.values import SKIPPED, BatchPage, ItemStatus, State, StoredItem
 from semel.core.policy import WhenRunning
@@ -299,27 +310,34 @@ class AsyncSingleRunner(AsyncRunner):
         return result.value
 
     async def _replay(self, work: PageWork, item: StoredItem) -> Any:
-        """Give what became of an item whose row has ended; its record decides.
+        """Give what became of an item whose row has ended; its record decides, also that it runs again.
 
         Raises:
             KeyReused: its key was used for something else.
-            TryLater: it is being retried at this moment.
         """
         if item.outcome is not None:
             return codec.decode(item.outcome, self.settings.shape)
         key = self.request_of(item).key
         (record,) = (await self.ask(ReadRecords((key.digest,)))).records
-        if record is None:
-            raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
-        if not is_record_of(item, record, self.engine.fingerprints):
+        if record is not None and not is_record_of(item, record, self.engine.fingerprints):
             raise call_errors.key_reused_error(key)
         status = status_of_record(record)
-        if status is None and item.status == ItemStatus.IN_DOUBT:
+        if record is not None and status is not None:
+            await self._note(work, item, status)
+            return call_errors.replay(record, self.settings.shape)
+        if item.status == ItemStatus.SKIPPED:
+            raise Skip("it was skipped, and does not run again in this batch")
+        if record is None or item.status == ItemStatus.COMPLETED:
+            raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
+        if item.status == ItemStatus.IN_DOUBT and not record.settled:
             raise call_errors.in_doubt_error(record, None)
-        if status is None:
-            raise TryLater(f"The item {item.id!r} is being opened to run again; nothing ran. Ask again.")
-        await self._note(work, item, status)
-        return call_errors.replay(record, self.settings.shape)
+        return await self._run_again(work, item)
+
+    async def _run_again(self, work: PageWork, item: StoredItem) -> Any:
+        """Run an item that has ended by its row: somebody has opened its record, and may have been cut off then."""
+        await self._prepare(item)
+        await self.ask(ReopenItems(self.batch.number, work.page.page, (item.position,), item.status))
+        return await self._run_or_replay(work, replace(item, status=int(ItemStatus.PENDING)))
 
     async def _finish_page_of(self, item: StoredItem) -> None:
         """Finish the page of an item if this was its last one, and end the batch if that was its last page."""
@@ -333,11 +351,15 @@ class AsyncSingleRunner(AsyncRunner):
         await self.ask(EndBatch(self.batch.number))
 
     async def _finish_open_page(self, page: BatchPage) -> None:
-        """Finish a page of which nothing was pending: to open it is to finish it. Whoever holds it does so as well."""
+        """Finish a page of which nothing was pending: to open it is to finish it.
+
+        Whoever holds it may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
+        """
         try:
             await self._open_page(page)
         finally:
             await self._leave()  # a retry has opened items since it was read: they are left to others
+        await self.ask(FinishPage(self.batch.number, page.page, page.round))
 
     async def finish_left_pages(self) -> None:
         """Finish pages that a crash left with nothing pending in them, and end the batch if it is over."""
@@ -488,27 +510,34 @@ class SyncSingleRunner(SyncRunner):
         return result.value
 
     def _replay(self, work: PageWork, item: StoredItem) -> Any:
-        """Give what became of an item whose row has ended; its record decides.
+        """Give what became of an item whose row has ended; its record decides, also that it runs again.
 
         Raises:
             KeyReused: its key was used for something else.
-            TryLater: it is being retried at this moment.
         """
         if item.outcome is not None:
             return codec.decode(item.outcome, self.settings.shape)
         key = self.request_of(item).key
         (record,) = (self.ask(ReadRecords((key.digest,)))).records
-        if record is None:
-            raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
-        if not is_record_of(item, record, self.engine.fingerprints):
+        if record is not None and not is_record_of(item, record, self.engine.fingerprints):
             raise call_errors.key_reused_error(key)
         status = status_of_record(record)
-        if status is None and item.status == ItemStatus.IN_DOUBT:
+        if record is not None and status is not None:
+            self._note(work, item, status)
+            return call_errors.replay(record, self.settings.shape)
+        if item.status == ItemStatus.SKIPPED:
+            raise Skip("it was skipped, and does not run again in this batch")
+        if record is None or item.status == ItemStatus.COMPLETED:
+            raise ResultNotKept(f"The item {item.id!r} has ended, and nothing of it was kept; nothing ran.")
+        if item.status == ItemStatus.IN_DOUBT and not record.settled:
             raise call_errors.in_doubt_error(record, None)
-        if status is None:
-            raise TryLater(f"The item {item.id!r} is being opened to run again; nothing ran. Ask again.")
-        self._note(work, item, status)
-        return call_errors.replay(record, self.settings.shape)
+        return self._run_again(work, item)
+
+    def _run_again(self, work: PageWork, item: StoredItem) -> Any:
+        """Run an item that has ended by its row: somebody has opened its record, and may have been cut off then."""
+        self._prepare(item)
+        self.ask(ReopenItems(self.batch.number, work.page.page, (item.position,), item.status))
+        return self._run_or_replay(work, replace(item, status=int(ItemStatus.PENDING)))
 
     def _finish_page_of(self, item: StoredItem) -> None:
         """Finish the page of an item if this was its last one, and end the batch if that was its last page."""
@@ -522,11 +551,15 @@ class SyncSingleRunner(SyncRunner):
         self.ask(EndBatch(self.batch.number))
 
     def _finish_open_page(self, page: BatchPage) -> None:
-        """Finish a page of which nothing was pending: to open it is to finish it. Whoever holds it does so as well."""
+        """Finish a page of which nothing was pending: to open it is to finish it.
+
+        Whoever holds it may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
+        """
         try:
             self._open_page(page)
         finally:
             self._leave()  # a retry has opened items since it was read: they are left to others
+        self.ask(FinishPage(self.batch.number, page.page, page.round))
 
     def finish_left_pages(self) -> None:
         """Finish pages that a crash left with nothing pending in them, and end the batch if it is over."""

@@ -186,7 +186,7 @@ class SettleItems(msgspec.Struct, Asks["ItemsSettled"], frozen=True):
 
 
 class FinishPage(msgspec.Struct, Asks["PageFinished"], frozen=True):
-    """The record of this round of a page is completed: mark the page as done.
+    """The record of this round of a page is completed, or its items have ended without it: mark the page as done.
 
     If some of its items are pending again by now, another round begins instead.
     """
