@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import textwrap
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from semel import AsyncSemel, Semel
+from semel import AsyncSemel, Policy, Semel
 from semel.cli import main
 from semel.cli.commands.serve import count_calls, make_relay
 from semel.core.observer import Logging
@@ -83,6 +84,23 @@ async def test_metrics_tell_what_needs_a_person_and_no_key_scope_or_subject(desk
     assert 'semel_in_doubt{operation="charge",policy="hold"} 1.0' in text
     assert "semel_attention_up 1.0" in text
     assert "canary" not in text
+
+
+@pytest.mark.anyio
+async def test_metrics_tell_of_leases_that_are_over_and_that_no_sweep_has_marked(desk: Desk) -> None:
+    for key in ("first", "second"):
+        await desk.running(key)
+        desk.clock.advance(3600)
+    await desk.in_doubt("swept", policy=Policy(in_doubt="hold"))
+    for key in ("third", "fourth"):
+        await desk.running(key)
+        desk.clock.advance(600)
+    settings = ServerSettings(open_metrics=True, console=False)
+    text = (await client_of(make_server_app(desk.semel, settings, due=later)).get("/metrics")).text
+    assert 'semel_lapsed_leases{operation="charge"} 2.0' in text
+    (age,) = re.findall(r'semel_lapsed_leases_oldest_seconds{operation="charge"} (\S+)', text)
+    assert 600 < float(age) < 1200
+    assert 'semel_in_doubt{operation="charge",policy="hold"} 3.0' in text
 
 
 @pytest.mark.anyio
