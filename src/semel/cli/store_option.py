@@ -175,21 +175,27 @@ def _read_only_settings(place: str) -> dict[str, Any]:
 def open_engine(url: str | None) -> Semel:
     """An engine on the store at a URL or path, behind the cache that is named: erasing has to reach it.
 
-    What is sealed is opened with the keys of the settings file, and what is written is sealed with them.
+    What is sealed is opened with the keys of the settings file, and what is written is sealed with them. Where none
+    are named, what is sealed says which key it needs, and nothing is written unsealed beside it.
     """
-    return Semel(store_at(url), **_tiers_of(url))
+    store, tiers = _open_tiers(url)
+    return Semel(store, **tiers)
 
 
 def open_async_engine(url: str | None, *, observer: Observer | None = None) -> AsyncSemel:
     """The same for what awaits."""
-    return AsyncSemel(store_at(url), observer=observer, **_tiers_of(url))
+    store, tiers = _open_tiers(url)
+    return AsyncSemel(store, observer=observer, **tiers)
 
 
-def _tiers_of(url: str | None) -> dict[str, Any]:
-    """The cache in front of a store, and the keys that seal what is in it, as settings or the environment say."""
-    settings = chosen_settings(url)
+def _open_tiers(url: str | None) -> tuple[Store, dict[str, Any]]:
+    """A store, the cache in front of it, and the keys that seal what is in it, as settings or the environment say."""
+    from semel.stores.sealing.keyless import KeylessStore
+
+    store, settings = store_at(url), chosen_settings(url)
     cache = os.environ.get(CACHE_VARIABLE) if settings is None else settings.cache
-    return {"cache": cache or None, "seal": None if settings is None else keyring_of(settings)}
+    sealer = None if settings is None else keyring_of(settings)
+    return KeylessStore(store) if sealer is None else store, {"cache": cache or None, "seal": sealer}
 
 
 def app_option(purpose: str) -> Any:
