@@ -24,7 +24,7 @@ from semel.core.observer import Observer
 from semel.core.store import Store, path_of
 from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import engine_of
-from semel.engine.sync_engine import SyncEngine, SyncSemelBase
+from semel.engine.sync_engine import SyncSemelBase
 from semel.settings import FILE, FILE_VARIABLE, Settings, find_file, read_settings
 from semel.stores.urls import pool_settings, split_scheme
 
@@ -212,13 +212,16 @@ def check_alone(url: str | None, app: str | None) -> None:
 
 
 def as_sync(semel: SyncSemelBase | AsyncSemelBase) -> SyncSemelBase:
-    """What was given, or one for threads on the same store, which knows the same operations."""
+    """What was given, or one for threads on the same store, which knows the same operations and keeps of persons."""
     if isinstance(semel, SyncSemelBase):
         return semel
     engine = engine_of(semel)
-    sync = SyncEngine(engine.store, policy=engine.policy, observer=engine.observer)
-    sync.known.update(engine.known)
-    return SyncSemelBase(sync)
+    made = Semel(engine.store, policy=engine.policy, observer=engine.observer)
+    other = engine_of(made)
+    other.known.update(engine.known)
+    other.erasables = engine.erasables
+    other.secrets = engine.secrets
+    return made
 
 
 def load_engine(path: str) -> SyncSemelBase | AsyncSemelBase:
