@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, cast
 
 import httpx
 import msgspec
 import pytest
+from starlette.applications import Starlette
 
 from semel.batch import Batches
 from semel.events import Event, Outbox, Relay
@@ -16,6 +18,9 @@ from semel.server.access import PERMISSIONS
 from semel.server.actions.events import letter_id
 from semel.server.api.endpoints import ENDPOINTS, Endpoint
 from semel.server.bulk import BulkAction, BulkActions, BulkRequest
+from semel.server.process import make_server_app
+from semel.server.settings import ServerSettings
+from semel.server.tokens import Tokens
 from tests.server.desk import ADMIN, WHY, Desk, Site
 from tests.server.test_attention import put_letter
 
@@ -95,6 +100,32 @@ async def test_a_bulk_action_is_changed_by_those_who_may_begin_it(
     people["somebody"] = User("somebody", {role})
     answer = await site.post("/bulk/bulk-1/change", {"reason": WHY, "what": "pause"}, "somebody")
     assert answer.status_code == (200 if Permission(action) in PERMISSIONS[role] else 403)
+
+
+OPEN = {"health", "openapi", "sign_in", "open_session", "end_session"}
+"""What is answered to anybody: nothing of it is about a record."""
+
+
+def serve(desk: Desk) -> Starlette:
+    return make_server_app(desk.semel, ServerSettings(), due=lambda now: now + timedelta(minutes=15))
+
+
+def test_every_route_of_the_server_is_an_endpoint_a_page_or_open(desk: Desk) -> None:
+    names = {getattr(route, "name", "") for route in serve(desk).routes}
+    assert names - {endpoint.name for endpoint in ENDPOINTS} == {*OPEN, "metrics", "console"}
+
+
+@pytest.mark.parametrize("role", [*Role, None])
+async def test_metrics_are_shown_to_those_who_may_list(desk: Desk, role: Role | None) -> None:
+    made = await Tokens(desk.semel).create(
+        "robot", roles=[role or Role.VIEWER], scopes=None, expires_in=timedelta(days=1), by="test"
+    )
+    headers = {} if role is None else {"authorization": f"Bearer {made.secret}"}
+    transport = httpx.ASGITransport(serve(desk))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8787") as client:
+        answer = await client.get("/metrics", headers=headers)
+    wanted = 401 if role is None else 200 if Permission.LIST in PERMISSIONS[role] else 403
+    assert answer.status_code == wanted
 
 
 BATCH_ENDPOINTS = [endpoint for endpoint in ENDPOINTS if "{batch" in endpoint.path]
