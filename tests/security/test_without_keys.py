@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,8 @@ def test_no_item_is_loaded_unsealed_where_others_seal(path: Path) -> None:
     with Semel(KeylessStore(SqliteStore(path))) as semel, pytest.raises(UsageError, match="'old'"):
         Batches(semel).start("payroll", [STATED], operation="pay")
     assert list(find(every_file(path.parent), STATED.encode())) == []
+    with closing(sqlite3.connect(path)) as rows:  # nor does anybody have to wait for a lease on loading it
+        assert rows.execute("SELECT count(*) FROM semel_record WHERE operation = 'semel:batch'").fetchone() == (0,)
 
 
 def test_what_is_sealed_is_not_replayed_and_says_which_key_it_needs(path: Path) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
-from semel.core.operations import Answer, Operation, Page, Query, Scan
+from semel.core.batch.values import BATCH
+from semel.core.operations import Answer, Claim, Operation, Page, Query, Scan
 from semel.core.record import StoredRecord
 from semel.core.sealing.values import is_sealed, key_id_of, missing_key_error, sealed_text, unpack_sealed
 from semel.core.store import Capability, Plan, Store
@@ -63,7 +64,9 @@ def _keys_of(record: StoredRecord) -> list[str | None]:
 
 
 def _has_content(operation: Operation) -> bool:
-    """Whether something of an operation would be sealed."""
+    """Whether something of an operation would be sealed; whoever is to load a batch is going to add items."""
+    if isinstance(operation, Claim):
+        return operation.key.operation == BATCH
     try:
         seal_operation(_NO_KEYS, operation)
     except _NothingSealsError:
