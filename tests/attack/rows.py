@@ -55,6 +55,7 @@ ROWS: Final = {
         "what is sealed is read, swapped or changed",
         (
             "test_no_secret_is_stored_in_the_clear",
+            "test_nothing_is_stated_unsealed_where_others_seal",
             "test_any_changed_byte_is_noticed",
             "test_what_was_moved_is_noticed",
             "test_what_was_moved_to_another_place_is_not_opened",
@@ -160,6 +161,7 @@ ROWS: Final = {
             "test_a_role_may_exactly_what_its_permissions_say",
             "test_nobody_is_answered_who_is_not_known",
             "test_a_record_of_another_scope_looks_like_none",
+            "test_nothing_of_another_scope_is_shown_or_changed",
             "test_unknown_secrets_are_soon_refused_and_good_ones_are_not",
         ),
     ),

@@ -225,6 +225,51 @@ def test_a_sealed_journal_is_erased_without_its_keys(tmp_path: Path, call: Run) 
     assert len(sent) == 1
 
 
+UPLOADS = """
+from pathlib import Path
+
+from semel import {kind}
+from semel.erasure import register_erasable
+
+
+class Uploads:
+    def erase_subject(self, asked, tally):
+        tally.add_erased("uploads")
+        if not asked.dry_run:
+            Path(asked.subject).unlink()
+        return
+        yield
+
+
+semel = {kind}("sqlite:///semel.db")
+register_erasable(semel, Uploads())
+"""
+
+
+@pytest.mark.parametrize("kind", ["Semel", "AsyncSemel"])
+def test_what_an_application_has_registered_is_erased_too(tmp_path: Path, call: Run, kind: str) -> None:
+    with Semel(tmp_path / "semel.db") as semel:
+        semel.run("a-1", lambda: "Ann", operation="admit", fingerprint=None, about={"subject": "patient-7"})
+    module = f"clinic_{kind.lower()}"
+    (tmp_path / f"{module}.py").write_text(UPLOADS.format(kind=kind))
+    (tmp_path / "patient-7").write_text("x-ray")
+    asked = ("erase", "--app", f"{module}:semel", "--subject", "patient-7", "--reason", "request 17")
+    done = call(*asked, "--dry-run")
+    assert done.stdout == "would be erased 1 uploads\nwould be erased 1 records\n", done.stderr
+    done = call(*asked, "--yes")
+    assert (done.returncode, done.stdout) == (0, "erased 1 uploads\nerased 1 records\n"), done.stderr
+    assert not (tmp_path / "patient-7").exists()
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"), [("semel.db", "brings its own database"), ("--journal=keys.db", "nothing else can be named")]
+)
+def test_an_application_brings_its_own_database(call: Run, beside: str, why: str) -> None:
+    done = call("erase", beside, "--app", "clinic:semel", "--subject", "patient-7", "--reason", "request 17", "--yes")
+    assert done.returncode == 2
+    assert why in done.stderr
+
+
 def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path, call: Run) -> None:
     done = call("erase", "--journal", "missing.db", "--subject", "patient-7", "--reason", "request 17", "--yes")
     assert done.returncode == 3

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, cast
 
+import httpx
+import msgspec
 import pytest
+from starlette.applications import Starlette
 
+from semel.batch import Batches
+from semel.events import Event, Outbox, Relay
 from semel.server import Permission, Role, User
 from semel.server.access import PERMISSIONS
+from semel.server.actions.events import letter_id
 from semel.server.api.endpoints import ENDPOINTS, Endpoint
 from semel.server.bulk import BulkAction, BulkActions, BulkRequest
+from semel.server.process import make_server_app
+from semel.server.settings import ServerSettings
+from semel.server.tokens import Tokens
 from tests.server.desk import ADMIN, WHY, Desk, Site
+from tests.server.test_attention import put_letter
 
 pytestmark = pytest.mark.anyio
 NOWHERE = "f" * 64
@@ -90,6 +102,32 @@ async def test_a_bulk_action_is_changed_by_those_who_may_begin_it(
     assert answer.status_code == (200 if Permission(action) in PERMISSIONS[role] else 403)
 
 
+OPEN = {"health", "openapi", "sign_in", "open_session", "end_session"}
+"""What is answered to anybody: nothing of it is about a record."""
+
+
+def serve(desk: Desk) -> Starlette:
+    return make_server_app(desk.semel, ServerSettings(), due=lambda now: now + timedelta(minutes=15))
+
+
+def test_every_route_of_the_server_is_an_endpoint_a_page_or_open(desk: Desk) -> None:
+    names = {getattr(route, "name", "") for route in serve(desk).routes}
+    assert names - {endpoint.name for endpoint in ENDPOINTS} == {*OPEN, "metrics", "console"}
+
+
+@pytest.mark.parametrize("role", [*Role, None])
+async def test_metrics_are_shown_to_those_who_may_list(desk: Desk, role: Role | None) -> None:
+    made = await Tokens(desk.semel).create(
+        "robot", roles=[role or Role.VIEWER], scopes=None, expires_in=timedelta(days=1), by="test"
+    )
+    headers = {} if role is None else {"authorization": f"Bearer {made.secret}"}
+    transport = httpx.ASGITransport(serve(desk))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8787") as client:
+        answer = await client.get("/metrics", headers=headers)
+    wanted = 401 if role is None else 200 if Permission.LIST in PERMISSIONS[role] else 403
+    assert answer.status_code == wanted
+
+
 BATCH_ENDPOINTS = [endpoint for endpoint in ENDPOINTS if "{batch" in endpoint.path]
 
 
@@ -139,6 +177,77 @@ async def test_a_record_of_another_scope_looks_like_none(
         answers.append((response.status_code, response.text.replace(reference[:16], "…"), dict(response.headers)))
     assert answers[0] == answers[1]
     assert answers[0][0] == 404
+
+
+class Refusing:
+    """A broker that takes nothing."""
+
+    async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+        return [LookupError("no such exchange") for _ in events]
+
+
+async def fill(desk: Desk, scope: str) -> dict[str, str]:
+    """Something of everything that has a scope; gives how it is named in addresses."""
+    record = await desk.in_doubt(scope=scope)
+    await put_letter(desk, "billing", scope)
+    (letter,) = (await desk.actions.letters(ADMIN, "billing")).letters
+    outbox = Outbox(desk.semel)
+    await outbox.add(Event(type="paid", source="/shop", id="e-1", data=None), scope=scope, autonomous=True)
+    await Relay(outbox, Refusing(), max_attempts=1).run_once()
+    (parked,) = (await desk.actions.parked(ADMIN, "default")).events
+
+    async def fail(item: str) -> None:
+        raise ValueError(item)
+
+    batch = await Batches(desk.semel, scope).start("payroll", ["a", "b"], operation="pay")
+    await batch.run(fail, final_errors=(ValueError,), max_failed=0)
+    wanted = BulkRequest(action="release", reason=WHY, records={"scope": scope, "status": "in_doubt"}, id="bulk-1")
+    bulk = BulkActions(desk.actions)
+    await bulk.start(ADMIN, wanted)
+    await bulk.change(ADMIN, scope, "bulk-1", "pause", reason=WHY)  # else the server would go on with it
+    named = {"reference": record.reference, "letter": letter_id(letter), "position": str(parked.stored.position)}
+    return {**PLACES, **named}
+
+
+def named_in(scope: str, asked: type[msgspec.Struct] | None) -> dict[str, Any]:
+    """The scope, where a query or a body has a place for it."""
+    return {"scope": scope} if asked is not None and "scope" in asked.__struct_fields__ else {}
+
+
+async def ask_in(site: Site, endpoint: Endpoint, user: str, places: dict[str, str], scope: str) -> httpx.Response:
+    """Ask for what is named in a scope, and say so wherever it can be said."""
+    path = endpoint.path.replace(":path}", "}").replace(":int}", "}").format(**places)
+    if endpoint.method == "GET":
+        return await site.get(path, user, params={**QUERIES.get(endpoint.name, {}), **named_in(scope, endpoint.query)})
+    body = {**BODIES.get(endpoint.name, {"reason": WHY}), **named_in(scope, endpoint.body)}
+    for filters in ("records", "letters"):
+        if filters in body:
+            body[filters] = {**body[filters], "scope": scope}
+    return await site.post(path, body, user)
+
+
+async def all_that_is_shown(site: Site, places: dict[str, str], scope: str) -> dict[str, str]:
+    """What an admin of all scopes is shown, of everything that can be looked at without a trace."""
+    looking = [one for one in ENDPOINTS if one.method == "GET" and one.permission is not Permission.BODY]
+    return {one.name: (await ask_in(site, one, "adam", places, scope)).text for one in looking}
+
+
+async def test_nothing_of_another_scope_is_shown_or_changed(desk: Desk, site: Site, people: dict[str, User]) -> None:
+    places = await fill(desk, "hidden")
+    before = await all_that_is_shown(site, places, "hidden")
+    shown = {name for name, text in before.items() if "hidden" in text}
+    people["fred"] = User("fred", {"admin"}, scopes={"globex", "initech"})
+    for endpoint in ENDPOINTS:
+        answer = await ask_in(site, endpoint, "fred", places, "hidden")
+        assert "hidden" not in answer.text, endpoint.name
+        if endpoint.is_everywhere:
+            assert answer.status_code == 403, endpoint.name
+        elif "{" in endpoint.path and endpoint.name not in ("list_letters", "list_parked"):
+            assert answer.status_code == 404, endpoint.name
+    assert await all_that_is_shown(site, places, "hidden") == before
+    # What was hidden is there to be seen by somebody else.
+    assert shown >= {"attention", "list_records", "show_record", "list_letters", "show_letter", "list_parked"}
+    assert shown >= {"list_batches", "show_batch", "list_bulk", "show_bulk"}
 
 
 def test_every_permission_is_asked_for_by_an_endpoint() -> None:

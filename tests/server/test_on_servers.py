@@ -9,16 +9,17 @@ import httpx
 import msgspec
 import pytest
 
-from semel import AsyncSemel
+from semel import AsyncSemel, Policy
 from semel.batch import Batches
 from semel.server import User
 from semel.server.actions import make_actions
 from semel.server.api.bodies import MOST
 from semel.server.api.endpoints import ENDPOINTS
 from semel.server.app import make_app
-from semel.server.attention import needs_of
+from semel.server.attention import AttentionFinder, needs_of
 from semel.server.bulk import BulkActions, BulkRequest
 from semel.server.tokens import Tokens
+from semel.testing import Crash
 from tests.server.desk import ADMIN, OPERATOR, WHY
 from tests.server.test_bulk import prepare
 from tests.server.test_matrix import BODIES, QUERIES, path_of
@@ -51,6 +52,25 @@ async def test_doubts_are_found_released_together_and_written_down(url: str) -> 
         (report,) = await actions.verify_audit(ADMIN, scope="acme")
         assert report.is_whole
         assert report.entries >= 2 * len(fences)
+
+
+async def test_leases_that_are_over_are_counted_before_a_sweep_marks_them(url: str) -> None:
+    async def dies() -> None:
+        raise Crash
+
+    policy = Policy(lease_for=timedelta(milliseconds=100))
+    async with AsyncSemel(url) as semel:
+        with pytest.raises(Crash):
+            await semel.run("k", dies, operation="charge", fingerprint=None, policy=policy)
+        finder = AttentionFinder(semel)
+        while not (lapsed := await finder.lapsed()):
+            pass
+        ((operation, number, since),) = lapsed
+        record = await semel.read("k", operation="charge")
+        assert record is not None
+        assert (operation, number, since) == ("charge", 1, record.lease_until)
+        await semel.sweep()
+        assert await finder.lapsed() == ()
 
 
 async def test_a_token_finds_its_user(url: str) -> None:

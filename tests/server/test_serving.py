@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import textwrap
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from semel import AsyncSemel, Semel
+from semel import AsyncSemel, Policy, Semel
 from semel.cli import main
 from semel.cli.commands.serve import count_calls, make_relay
 from semel.core.observer import Logging
 from semel.engine.engine import engine_of
 from semel.errors import UsageError
+from semel.server.app import find_attention
+from semel.server.attention import AttentionFinder
 from semel.server.engines import run_sweep
 from semel.server.process import make_first_token, make_server_app
 from semel.server.settings import ServerSettings
@@ -26,8 +29,10 @@ from semel.server.tokens import Tokens
 from semel.settings import read_settings
 from semel.stores.memory import MemoryStore
 from semel.telemetry import Observers
+from semel.telemetry.attention import GAUGES
 from semel.telemetry.prometheus import PrometheusObserver
 from tests.server.desk import Desk
+from tests.server.test_matrix import fill
 from tests.server.test_process import write_settings
 
 
@@ -83,6 +88,32 @@ async def test_metrics_tell_what_needs_a_person_and_no_key_scope_or_subject(desk
     assert 'semel_in_doubt{operation="charge",policy="hold"} 1.0' in text
     assert "semel_attention_up 1.0" in text
     assert "canary" not in text
+
+
+@pytest.mark.anyio
+async def test_metrics_tell_of_leases_that_are_over_and_that_no_sweep_has_marked(desk: Desk) -> None:
+    for key in ("first", "second"):
+        await desk.running(key)
+        desk.clock.advance(3600)
+    await desk.in_doubt("swept", policy=Policy(in_doubt="hold"))
+    for key in ("third", "fourth"):
+        await desk.running(key)
+        desk.clock.advance(600)
+    settings = ServerSettings(open_metrics=True, console=False)
+    text = (await client_of(make_server_app(desk.semel, settings, due=later)).get("/metrics")).text
+    assert 'semel_lapsed_leases{operation="charge"} 2.0' in text
+    (age,) = re.findall(r'semel_lapsed_leases_oldest_seconds{operation="charge"} (\S+)', text)
+    assert 600 < float(age) < 1200
+    assert 'semel_in_doubt{operation="charge",policy="hold"} 3.0' in text
+
+
+@pytest.mark.anyio
+async def test_every_gauge_that_rules_ask_for_is_filled_by_the_server(desk: Desk) -> None:
+    await fill(desk, "acme")
+    await desk.running()
+    desk.clock.advance(3600)
+    told = await find_attention(AttentionFinder(desk.semel), lambda: datetime.now(UTC))
+    assert {one.kind for one in told} == set(GAUGES)
 
 
 @pytest.mark.anyio

@@ -24,7 +24,7 @@ from semel.core.observer import Observer
 from semel.core.store import Store, path_of
 from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import engine_of
-from semel.engine.sync_engine import SyncEngine, SyncSemelBase
+from semel.engine.sync_engine import SyncSemelBase
 from semel.settings import FILE, FILE_VARIABLE, Settings, find_file, read_settings
 from semel.stores.urls import pool_settings, split_scheme
 
@@ -175,21 +175,27 @@ def _read_only_settings(place: str) -> dict[str, Any]:
 def open_engine(url: str | None) -> Semel:
     """An engine on the store at a URL or path, behind the cache that is named: erasing has to reach it.
 
-    What is sealed is opened with the keys of the settings file, and what is written is sealed with them.
+    What is sealed is opened with the keys of the settings file, and what is written is sealed with them. Where none
+    are named, what is sealed says which key it needs, and nothing is written unsealed beside it.
     """
-    return Semel(store_at(url), **_tiers_of(url))
+    store, tiers = _open_tiers(url)
+    return Semel(store, **tiers)
 
 
 def open_async_engine(url: str | None, *, observer: Observer | None = None) -> AsyncSemel:
     """The same for what awaits."""
-    return AsyncSemel(store_at(url), observer=observer, **_tiers_of(url))
+    store, tiers = _open_tiers(url)
+    return AsyncSemel(store, observer=observer, **tiers)
 
 
-def _tiers_of(url: str | None) -> dict[str, Any]:
-    """The cache in front of a store, and the keys that seal what is in it, as settings or the environment say."""
-    settings = chosen_settings(url)
+def _open_tiers(url: str | None) -> tuple[Store, dict[str, Any]]:
+    """A store, the cache in front of it, and the keys that seal what is in it, as settings or the environment say."""
+    from semel.stores.sealing.keyless import KeylessStore
+
+    store, settings = store_at(url), chosen_settings(url)
     cache = os.environ.get(CACHE_VARIABLE) if settings is None else settings.cache
-    return {"cache": cache or None, "seal": None if settings is None else keyring_of(settings)}
+    sealer = None if settings is None else keyring_of(settings)
+    return KeylessStore(store) if sealer is None else store, {"cache": cache or None, "seal": sealer}
 
 
 def app_option(purpose: str) -> Any:
@@ -206,13 +212,16 @@ def check_alone(url: str | None, app: str | None) -> None:
 
 
 def as_sync(semel: SyncSemelBase | AsyncSemelBase) -> SyncSemelBase:
-    """What was given, or one for threads on the same store, which knows the same operations."""
+    """What was given, or one for threads on the same store, which knows the same operations and keeps of persons."""
     if isinstance(semel, SyncSemelBase):
         return semel
     engine = engine_of(semel)
-    sync = SyncEngine(engine.store, policy=engine.policy, observer=engine.observer)
-    sync.known.update(engine.known)
-    return SyncSemelBase(sync)
+    made = Semel(engine.store, policy=engine.policy, observer=engine.observer)
+    other = engine_of(made)
+    other.known.update(engine.known)
+    other.erasables = engine.erasables
+    other.secrets = engine.secrets
+    return made
 
 
 def load_engine(path: str) -> SyncSemelBase | AsyncSemelBase:

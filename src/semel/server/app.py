@@ -232,6 +232,9 @@ async def find_attention(finder: AttentionFinder, now: Callable[[], datetime]) -
         )
         for need in found.needs
     ]
+    for operation, number, since in await finder.lapsed():
+        age = max(0.0, (found.at - since).total_seconds())
+        told.append(Attention(kind="lapsed", operation=operation, number=number, oldest_seconds=age))
     for stream, number, oldest in await finder.backlog():
         age = 0.0 if oldest is None else max(0.0, (now() - oldest).total_seconds())
         told.append(Attention(kind="outbox", operation=stream, number=number, oldest_seconds=age))

@@ -170,12 +170,26 @@ class AttentionFinder:
             for one in measured.streams
         )
 
+    async def lapsed(self) -> tuple[tuple[str, int, datetime], ...]:
+        """How many leases of each operation are over and not swept yet, and since when the oldest of them is.
+
+        That is no need of a person yet: a sweep marks them. Where none does, somebody has to hear of it.
+        """
+        if Capability.COUNT not in self._store.capabilities:
+            return ()
+        groups = _Groups[str, StoredRecord](self._most)
+        query = Query(status=Status.RUNNING, stuck=True)
+        async for record in _oldest_first([self._records(query)], groups):
+            groups.add(record.key.operation, record, record.lease_us)
+        return tuple((operation, group.number, instant(group.since_us)) for operation, group in groups.found.items())
+
     async def _find_in_doubt(
         self, scopes: tuple[str | None, ...], cut: list[Kind], without_hook: set[str]
     ) -> list[Need]:
         groups = _Groups[tuple[str, Doubt], StoredRecord](self._most)
         now_us = await self._now_us()
-        async for record in _oldest_first([self._records_in_doubt(scope) for scope in scopes], groups):
+        sources = [self._records(Query(status=Status.IN_DOUBT, scope=scope)) for scope in scopes]
+        async for record in _oldest_first(sources, groups):
             if _needs_person(record, self._untouched, now_us):
                 groups.add((record.key.operation, record.in_doubt_policy), record, record.updated_us)
             if record.in_doubt_policy == "reconcile" and not self._has_hook(record.key.operation):
@@ -207,9 +221,9 @@ class AttentionFinder:
         known = engine_of(self._semel).known.get(operation)
         return known is not None and known.policy.reconcile is not None
 
-    def _records_in_doubt(self, scope: str | None) -> _Source[StoredRecord]:
+    def _records(self, query: Query) -> _Source[StoredRecord]:
         async def read(cursor: tuple[int, bytes] | None, limit: int) -> tuple[Sequence[StoredRecord], Any]:
-            page = await self._ask(Scan(Query(status=Status.IN_DOUBT, scope=scope), cursor, limit))
+            page = await self._ask(Scan(query, cursor, limit))
             return page.records, page.cursor
 
         return _Source(read, lambda record: (record.created_us, record.key.digest))

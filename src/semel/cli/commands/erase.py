@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -15,7 +15,7 @@ from semel.cli.exit_codes import OTHER, usage_error
 from semel.cli.lookup import SHORTEST, Operation, check_which, find
 from semel.cli.printing import as_text, console
 from semel.cli.record_view import panel
-from semel.cli.store_option import Url, open_engine, store_at
+from semel.cli.store_option import Url, app_option, as_sync, check_alone, load_engine, open_engine, store_at
 from semel.cli.timefmt import now
 from semel.core.erasure.port import SubjectErasureReport, conceal_subject
 from semel.core.key import SHARED
@@ -48,6 +48,7 @@ Journal = Annotated[
 Scan = Annotated[
     bool, typer.Option("--scan", help="With --subject: read all records where the store has no index for it.")
 ]
+App = Annotated[str | None, app_option("with --subject, so that what it has registered as erasable is erased too")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="With --subject: erase nothing, and say what would be.")]
 
 
@@ -61,6 +62,7 @@ def erase(
     scope: Scope = None,
     subject: Subject = None,
     journal: Journal = None,
+    app: App = None,
     scan: Scan = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -79,10 +81,10 @@ def erase(
             raise usage_error(
                 "--subject stands for all records of a person, so no record is named; nothing was erased."
             )
-        with _open(which or url, journal) as semel:
+        with _open(which or url, journal, app) as semel:
             _erase_subject(semel, subject, scope, reason=reason, by=who, scan=scan, dry_run=dry_run, yes=yes)
         return
-    if which is None or journal is not None or scan or dry_run:
+    if which is None or journal is not None or app is not None or scan or dry_run:
         raise usage_error("Name the record, or a person with --subject; nothing was erased. See semel erase --help.")
     check_which(which, url)
     _erase_record(which, url, operation, scope, reason=reason, who=who, yes=yes)
@@ -105,16 +107,17 @@ def _erase_record(
     console().print(panel(erased, now()))
 
 
-def _open(url: str | None, journal: str | None) -> Semel:
-    """The engine on a store, or on the journal of a client, which no cache stands in front of.
+def _open(url: str | None, journal: str | None, app: str | None) -> Any:
+    """The engine on a store, that of an application, or one on the journal of a client, without a cache.
 
     Raises:
-        Refused: both were named, or there is no such file.
+        Refused: more than one was named, or there is no such file.
     """
     if journal is None:
-        return open_engine(url)
-    if url is not None:
-        raise usage_error("--journal names the file itself, so no URL can be given beside it; nothing was erased.")
+        check_alone(url, app)
+        return open_engine(url) if app is None else as_sync(load_engine(app))
+    if url is not None or app is not None:
+        raise usage_error("--journal names the file itself, so nothing else can be named; nothing was erased.")
     return Semel(store_at(journal))
 
 

@@ -230,9 +230,3 @@ class AddToken(Body, frozen=True, kw_only=True):
     roles: list[str]
     scopes: list[str] | None = None
     expires_in: Days = 90
-
-
-class SignIn(Body, frozen=True, kw_only=True):
-    """The secret of a token, for a browser that is to be signed in."""
-
-    token: str
