@@ -107,6 +107,27 @@ def test_the_figures_of_each_operation_are_not_cut_off(reader: Reader, width: in
     expect(table.locator("tbody tr").first).to_contain_text("ms")
 
 
+LINES: Final = """
+cells => cells.map(cell => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+})
+"""
+SCOPE: Final = "account:acc_bbad5b921c2781ca3ebd2f9f"
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_a_long_scope_leaves_keys_and_operations_their_room(reader: Reader, width: int) -> None:
+    semel, key = reader.site.semel, "bulk_bb3a33f8f85b0efdb2c45776, cc5a87f7-40"
+    semel.run(key, lambda: 1, operation="CODE_ASSIGNMENT", scope=SCOPE, fingerprint=None)
+    page = reader.opens(f"/records?scope={SCOPE}")
+    page.set_viewport_size({"width": width, "height": 800})
+    operation, kept = (page.locator(f'tbody td[data-label="{name}"]') for name in ("Operation", "Key"))
+    assert operation.evaluate_all(LINES) == [1]
+    assert max(kept.evaluate_all(LINES)) <= 3
+
+
 def test_what_is_focused_hides_no_hint(reader: Reader) -> None:
     record = reader.site.in_doubt("hinted")
     page = reader.opens(f"/act?do=cancel&target={record.reference}", "operator")
