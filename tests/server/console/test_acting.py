@@ -206,6 +206,37 @@ def test_a_parked_event_is_released_and_then_there_is_nothing_left_to_decide(fil
     expect(page.locator("tbody")).to_contain_text("or was released and goes out with the next turn of its relay")
 
 
+def test_all_events_of_a_stream_that_failed_are_released_together(reader: Reader) -> None:
+    for key in ("order-8", "order-9"):
+        run_apart(park_events(reader.site.path, key))
+    page = reader.opens("/events/parked?stream=default", "operator")
+    failed = page.get_by_label("Choose position").count()
+    assert failed >= 2
+    page.get_by_label("Which events").select_option("all")
+    page.get_by_role("button", name="See what would happen").click()
+    expect(page.locator("tbody")).to_contain_text(f"all of default that failed: {failed}")
+    give_reason(page, "Release")
+    is_done(page)
+    expect(page.locator("tbody")).to_contain_text(f"released: {failed}")
+    expect(reader.opens("/events/parked?stream=default", "operator").get_by_label("Choose position")).to_have_count(0)
+    reader.opens("/act?do=publish&which=all&stream=default", "operator")
+    expect(page.locator("tbody")).to_contain_text("No event of default failed")
+
+
+def test_events_are_never_dropped_all_together(reader: Reader) -> None:
+    page = reader.opens("/act?do=drop&which=all&stream=default", "operator")
+    expect(page.get_by_role("alert")).to_contain_text("never all together; nothing was changed")
+
+
+def test_who_has_scopes_is_not_offered_all_events_of_a_stream(reader: Reader) -> None:
+    run_apart(park_events(reader.site.path))
+    page = reader.opens("/events/parked?stream=default", "acme")
+    expect(page.get_by_label("What to do")).to_be_visible()
+    expect(page.get_by_label("Which events")).to_have_count(0)
+    reader.opens("/act?do=publish&which=all&stream=default", "acme")
+    expect(page.get_by_role("alert")).to_contain_text("is not bound to a scope")
+
+
 def test_a_batch_is_resumed_paused_retried_and_cancelled(reader: Reader) -> None:
     batch = Batches(reader.site.semel, "acme").get("payroll-2026-11")
     for button, state in (("Resume", "running"), ("Retry what failed", "running"), ("Pause", "paused")):
