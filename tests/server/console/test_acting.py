@@ -220,6 +220,7 @@ def test_all_events_of_a_stream_that_failed_are_released_together(reader: Reader
     page.get_by_label("Which events").select_option("all")
     page.get_by_role("button", name="See what would happen").click()
     expect(page.locator("tbody")).to_contain_text(f"all of default that failed: {failed}")
+    expect(page.locator("#reason-hint")).to_contain_text("Kept in the audit chain")  # an event keeps no reason
     give_reason(page, "Release")
     is_done(page)
     expect(page.locator("tbody")).to_contain_text(f"released: {failed}")
