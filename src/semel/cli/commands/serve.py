@@ -65,9 +65,9 @@ def serve(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and database, and end.")] = False,
 ) -> None:
-    """Run the operators' server: admin API, console, metrics, sweeps, and the relay by choice.
+    r"""Run the operators' server: admin API, console, metrics, sweeps, and the relay by choice.
 
-    [server], [cleanup] and [relay] of the settings file say the rest. The first start makes a token of an admin and
+    \[server], \[cleanup] and \[relay] of the settings file say the rest. The first start makes a token of an admin and
     prints it once. Without --app no reconcile hook is known here, so that what needs one stays in doubt.
     """
     with requires("semel serve", "starlette"), requires("semel serve", "uvicorn"):
