@@ -98,13 +98,17 @@ async def _summarize(actions: Actions) -> dict[str, Any] | None:
             {
                 "status": str(record.status),
                 "operation": record.key.operation,
-                "key": record.key.value[:_LONGEST],
+                "key": _shorten(record.key.value),
                 "replays": record.replays,
                 "reference": record.reference,
             }
             for record in shown
         ],
     }
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import pytest
 
 from semel import AsyncSemel, Policy
@@ -18,9 +19,10 @@ from semel.core.events.letters import Letter, PutLetter, letter_id
 from semel.core.flow import Flow, ask
 from semel.core.key import SHARED
 from semel.core.operations import Operation, ReadHistory, RegisterWorker, Scan
-from semel.core.record import PROCESS_BYTES
+from semel.core.record import PROCESS_BYTES, Holder
 from semel.core.store import Plan
 from semel.engine.engine import engine_of, this_worker
+from semel.server import console_app
 from semel.server.access import User
 from semel.server.attention import AttentionFinder, Needs, needs_of
 from semel.server.engines import perform
@@ -75,6 +77,18 @@ async def test_a_held_doubt_needs_a_person_at_once_and_says_who_had_it(desk: Des
     assert need.holder is not None
     assert need.holder.pid == os.getpid()
     assert "resolve" in need.suggestion
+
+
+async def test_the_first_screen_says_where_nobody_knows_who_had_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find_none(finder: AttentionFinder, records: object) -> dict[bytes, Holder]:
+        return {}  # as where the process has given no sign for so long that it was forgotten
+
+    monkeypatch.setattr(AttentionFinder, "_find_holders", find_none)
+    await desk.in_doubt()
+    transport = httpx.ASGITransport(console_app(desk.semel, user=lambda _: ADMIN))
+    async with httpx.AsyncClient(transport=transport, base_url="http://semel.test") as client:
+        page = (await client.get("/")).text
+    assert "Last held by a process that the store does not know." in page
 
 
 async def test_the_holders_of_many_operations_are_asked_for_together(tmp_path: Path) -> None:

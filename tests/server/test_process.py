@@ -79,6 +79,7 @@ def test_a_process_serves_within_its_bounds_and_ends_when_told(tmp_path: Path) -
         lines = [process.stdout.readline() for _ in range(3)]
         secret = lines[-1].strip()
         assert secret.startswith("semel_")
+        assert process.stdout.readline() == f"Console and admin API: {url}. Ctrl-C ends it.\n"
         assert httpx.get(f"{url}/api/v1/me").status_code == 401
         signed = {"authorization": f"Bearer {secret}"}
         assert httpx.get(f"{url}/api/v1/me", headers=signed).json()["name"] == "admin"

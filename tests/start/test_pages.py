@@ -28,6 +28,7 @@ from examples.start.troubles import hospital, sending
 from examples.start.troubles.hospital import HospitalTroubles
 from examples.start.troubles.payments import Shop
 from examples.start.troubles.sending import describe_answers
+from semel import AsyncSemel
 from tests.processes import child
 
 pytestmark = pytest.mark.anyio
@@ -220,6 +221,22 @@ async def test_the_console_answers_to_its_own_name_alone() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://rebound.example") as client:
         assert (await client.get(LATEST_PATH)).status_code == 400
         assert (await client.get(LATEST_PATH, headers={"host": "127.0.0.1:8001"})).status_code == 200
+
+
+async def test_a_long_key_shows_that_it_goes_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'hotel.db'}"
+    async with AsyncSemel(url) as semel:
+        for key in ("k" * 40, "l" * 41):
+            await semel.run(key, _do_nothing, operation="charge", fingerprint=None)
+    app = make_app({"hotel": url}, {})
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+    async with app.router.lifespan_context(app), client:
+        told = (await client.get(LATEST_PATH)).json()
+    assert [one["key"] for one in told["hotel"]["latest"]] == ["l" * 40 + "…", "k" * 40]
+
+
+async def _do_nothing() -> None:
+    """Stands for a charge."""
 
 
 def test_a_machine_without_postgresql_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

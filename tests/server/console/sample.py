@@ -156,13 +156,13 @@ class _Refuses:
         return [Declined("no such exchange") if event.type == "order.lost" else None for event in events]
 
 
-async def park_events(path: Path) -> None:
-    """Have some events parked, and leave some waiting."""
+async def park_events(path: Path, key: str = "order-0") -> None:
+    """Have some events parked, the first two in the order of a key, and leave some waiting."""
     async with AsyncSemel(path) as semel:
         outbox = Outbox(semel)
         for number, kind in enumerate(("order.lost", "order.paid", "order.placed")):
             event = Event(type=kind, source="/shop", id=f"o-{number}", subject=f"order-{number}", data={"n": number})
-            await outbox.add(event, ordering_key="order-0" if number < 2 else None, scope="acme", autonomous=True)
+            await outbox.add(event, ordering_key=key if number < 2 else None, scope="acme", autonomous=True)
         relay = Relay(outbox, _Refuses(), max_attempts=1)
         await relay.run_once()
         for number in range(3):

@@ -75,13 +75,13 @@ def test_what_is_personal_is_erased_by_who_may(reader: Reader) -> None:
     record = reader.site.completed("personal", {"name": "Ann"})
     page = reader.opens(f"/records/{record.reference}", "eraser")
     page.get_by_role("link", name="Erase what is personal").click()
-    look_at(reader, "erase")
+    look_at(page, "erase")
     give_reason(page, "Erase what is personal")
     is_done(page)
     assert reader.site.read("personal").erased
     reader.opens("/audit", "admin")
     expect(page.locator("tbody tr").first).to_contain_text("emil")
-    look_at(reader, "audit")
+    look_at(page, "audit")
 
 
 def test_a_live_lease_is_ended_only_by_an_admin_who_types_its_reference(reader: Reader) -> None:
@@ -93,7 +93,7 @@ def test_a_live_lease_is_ended_only_by_an_admin_who_types_its_reference(reader: 
     expect(page.get_by_label("Reason")).to_have_count(0)
     reader.opens(f"/records/{record.reference}", "admin")
     page.get_by_role("link", name="Cancel it").click()
-    look_at(reader, "end-a-live-lease")
+    look_at(page, "end-a-live-lease")
     page.get_by_label(re.compile("To go on")).fill("00000000")
     give_reason(page, "Cancel it")
     expect(page.locator("main")).to_contain_text("type the first 8 digits of the reference")
@@ -118,9 +118,10 @@ def test_some_are_chosen_and_what_cannot_be_done_is_refused_in_words(reader: Rea
     page.get_by_role("button", name="See what would happen").click()
     expect(page.locator("main")).to_contain_text("2 of 3 would be done")
     expect(page.locator("tbody")).to_contain_text("is completed, not in doubt; nothing was changed")
-    look_at(reader, "act")
+    look_at(page, "act")
     give_reason(page, "Cancel it: 2")
     expect(page.get_by_role("status").filter(has_text="2 of 2 done")).to_be_visible()
+    look_at(page, "acted")
     assert [reader.site.read(f"chosen {number}").status for number in range(3)] == [
         "cancelled",
         "cancelled",
@@ -138,14 +139,14 @@ def test_all_that_match_are_decided_about_with_progress_and_refusals(reader: Rea
     page.get_by_role("button", name="See what would happen").click()
     figures = page.locator(".figures dd")
     expect(figures).to_have_text(["13", "12", "1"])
-    look_at(reader, "bulk-ask")
+    look_at(page, "bulk-ask")
     give_reason(page, "It did not happen: 12")
     expect(page.locator("[data-live=head] .badge")).to_have_text("completed")
     expect(page.locator(".figures dd")).to_have_text(["100 %", "12", "1", "0", "0"])
     expect(page.locator("[data-live=refusals] td").last).to_have_text(
         re.compile("^The record .* is completed, not in doubt")
     )
-    look_at(reader, "bulk")
+    look_at(page, "bulk")
     assert all(reader.site.read(f"bulk {number}", "bulky").retryable for number in range(12))
     page.get_by_role("link", name="Actions on many").click()
     expect(page.locator("tbody")).to_contain_text("12 done, 1 refused")
@@ -160,6 +161,10 @@ def test_letters_are_redriven_and_discarded(reader: Reader) -> None:
     page = reader.opens("/events/letters?consumer=billing", "operator")
     rows = page.locator("tbody tr")
     expect(rows).to_have_count(5)
+    page.get_by_role("link", name="show").first.click()
+    expect(page.locator("pre")).to_contain_text("order.placed")
+    look_at(page, "letter")
+    page.go_back()
     rows.nth(0).get_by_role("checkbox").check()
     page.get_by_role("button", name="See what would happen").click()
     give_reason(page, "Redrive")
@@ -204,6 +209,38 @@ def test_a_parked_event_is_released_and_then_there_is_nothing_left_to_decide(fil
     is_done(page)
     reader.opens(f"/act?do=drop&stream=default&position={position}", "operator")
     expect(page.locator("tbody")).to_contain_text("or was released and goes out with the next turn of its relay")
+
+
+def test_all_events_of_a_stream_that_failed_are_released_together(reader: Reader) -> None:
+    for key in ("order-8", "order-9"):
+        run_apart(park_events(reader.site.path, key))
+    page = reader.opens("/events/parked?stream=default", "operator")
+    failed = page.get_by_label("Choose position").count()
+    assert failed >= 2
+    page.get_by_label("Which events").select_option("all")
+    page.get_by_role("button", name="See what would happen").click()
+    expect(page.locator("tbody")).to_contain_text(f"all of default that failed: {failed}")
+    expect(page.locator("#reason-hint")).to_contain_text("Kept in the audit chain")  # an event keeps no reason
+    give_reason(page, "Release")
+    is_done(page)
+    expect(page.locator("tbody")).to_contain_text(f"released: {failed}")
+    expect(reader.opens("/events/parked?stream=default", "operator").get_by_label("Choose position")).to_have_count(0)
+    reader.opens("/act?do=publish&which=all&stream=default", "operator")
+    expect(page.locator("tbody")).to_contain_text("No event of default failed")
+
+
+def test_events_are_never_dropped_all_together(reader: Reader) -> None:
+    page = reader.opens("/act?do=drop&which=all&stream=default", "operator")
+    expect(page.get_by_role("alert")).to_contain_text("never all together; nothing was changed")
+
+
+def test_who_has_scopes_is_not_offered_all_events_of_a_stream(reader: Reader) -> None:
+    run_apart(park_events(reader.site.path))
+    page = reader.opens("/events/parked?stream=default", "acme")
+    expect(page.get_by_label("What to do")).to_be_visible()
+    expect(page.get_by_label("Which events")).to_have_count(0)
+    reader.opens("/act?do=publish&which=all&stream=default", "acme")
+    expect(page.get_by_role("alert")).to_contain_text("is not bound to a scope")
 
 
 def test_a_batch_is_resumed_paused_retried_and_cancelled(reader: Reader) -> None:

@@ -44,19 +44,18 @@ CONTRAST: Final = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 RULES: Final = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
-def check_access(reader: Reader, rules: Mapping[str, object] = RULES) -> None:
+def check_access(page: Page, rules: Mapping[str, object] = RULES) -> None:
     """Find what would shut somebody out of a page."""
-    found = Axe().run(reader.page, options={"resultTypes": ["violations"], **rules})
+    found = Axe().run(page, options={"resultTypes": ["violations"], **rules})
     assert found.violations_count == 0, found.generate_report()
 
 
-def look_at(reader: Reader, name: str) -> None:
+def look_at(page: Page, name: str) -> None:
     """Check a page in both themes and on a telephone, and leave pictures of it."""
-    page = reader.page
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
     for is_dark in (False, True):
         page.emulate_media(color_scheme="dark" if is_dark else "light")
-        check_access(reader, CONTRAST if is_dark and not FULL else RULES)
+        check_access(page, CONTRAST if is_dark and not FULL else RULES)
         page.screenshot(path=ARTIFACTS / f"{name}-{'dark' if is_dark else 'light'}.png", full_page=True)
     for width in (800, 390):
         page.set_viewport_size({"width": width, "height": 800})
@@ -64,7 +63,7 @@ def look_at(reader: Reader, name: str) -> None:
     outside = "links => links.filter(one => one.getBoundingClientRect().right > innerWidth).map(one => one.textContent)"
     assert page.locator(".places a").evaluate_all(outside) == []
     if FULL:
-        check_access(reader)
+        check_access(page)
     page.screenshot(path=ARTIFACTS / f"{name}-telephone.png", full_page=True)
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(color_scheme="light")
@@ -75,7 +74,7 @@ def test_a_page_is_for_everybody_in_both_themes_and_on_a_telephone(reader: Reade
     place, title = PAGES[name]
     page = reader.opens(place)
     expect(page.locator("h1")).to_have_text(title)
-    look_at(reader, name)
+    look_at(page, name)
 
 
 APART: Final = """
@@ -107,6 +106,27 @@ def test_the_figures_of_each_operation_are_not_cut_off(reader: Reader, width: in
     expect(table.locator("tbody tr").first).to_contain_text("ms")
 
 
+LINES: Final = """
+cells => cells.map(cell => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+})
+"""
+SCOPE: Final = "account:acc_bbad5b921c2781ca3ebd2f9f"
+
+
+@pytest.mark.parametrize("width", [800, 1280])
+def test_a_long_scope_leaves_keys_and_operations_their_room(reader: Reader, width: int) -> None:
+    semel, key = reader.site.semel, "bulk_bb3a33f8f85b0efdb2c45776, cc5a87f7-40"
+    semel.run(key, lambda: 1, operation="CODE_ASSIGNMENT", scope=SCOPE, fingerprint=None)
+    page = reader.opens(f"/records?scope={SCOPE}")
+    page.set_viewport_size({"width": width, "height": 800})
+    operation, kept = (page.locator(f'tbody td[data-label="{name}"]') for name in ("Operation", "Key"))
+    assert operation.evaluate_all(LINES) == [1]
+    assert max(kept.evaluate_all(LINES)) <= 3
+
+
 def test_what_is_focused_hides_no_hint(reader: Reader) -> None:
     record = reader.site.in_doubt("hinted")
     page = reader.opens(f"/act?do=cancel&target={record.reference}", "operator")
@@ -132,7 +152,7 @@ def test_a_record_has_its_time_line_its_links_and_what_can_be_done(reader: Reade
     )
     expect(page.locator(".timeline")).to_contain_text(re.compile(r"on .+, pid \d+, semel"))
     expect(page.get_by_role("link", name="Erase what is personal")).to_be_visible()
-    look_at(reader, "record-with-history")
+    look_at(page, "record-with-history")
     reader.opens("/process?instance=proc-7")
     expect(page.get_by_role("link", name="In the engine")).to_have_attribute(
         "href", "https://engine.example/process/proc-7"
@@ -151,7 +171,7 @@ def test_a_body_is_text_with_exact_numbers_and_no_script_at_all(reader: Reader) 
     expect(page.locator("pre")).to_contain_text("äöü €")
     assert "script-src" not in answer.value.headers["content-security-policy"]
     assert page.locator("script").count() == 0
-    look_at(reader, "body")
+    look_at(page, "body")
     reader.opens("/audit?action=body")
     expect(page.locator("tbody tr").first).to_contain_text("adam")
 

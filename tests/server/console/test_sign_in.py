@@ -16,7 +16,8 @@ from semel import AsyncSemel
 from semel.server.process import make_first_token, make_server_app
 from semel.server.settings import ServerSettings
 from semel.server.tokens import Tokens
-from tests.server.console.sample_site import ARTIFACTS, PATIENCE, run_apart, served
+from tests.server.console.sample_site import PATIENCE, run_apart, served
+from tests.server.console.test_browser import look_at
 
 LINKS: Final = {"Engine": "https://engine.example/{process_instance}"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -46,7 +47,7 @@ def page(browser: Browser, secret: str, tmp_path: Path) -> Iterator[Page]:
 
     app = make_server_app(AsyncSemel(tmp_path / "shop.db"), ServerSettings(links=LINKS), due=later)
     with served(app) as address:
-        context = browser.new_context()
+        context = browser.new_context(reduced_motion="reduce")
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto(address)
@@ -56,8 +57,7 @@ def page(browser: Browser, secret: str, tmp_path: Path) -> Iterator[Page]:
 
 def test_somebody_signs_in_decides_and_signs_out(secret: str, page: Page) -> None:
     expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
-    ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=ARTIFACTS / "sign-in.png")
+    look_at(page, "sign-in")
     page.get_by_label("Token").fill("semel_wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("status")).to_have_text("This token is unknown, expired or revoked.")

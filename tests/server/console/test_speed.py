@@ -85,6 +85,7 @@ PAGES: Final = (
     "/act?which=all&do=erase&subject=guest-3",
     "/act?which=all&do=erase&scope=rare",
     "/act?which=all&do=reopen&status=failed",
+    "/act?which=all&do=publish&stream=default",
 )
 SCOPED_PAGES: Final = (
     "/",

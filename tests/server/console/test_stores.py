@@ -16,6 +16,10 @@ from semel import AsyncSemel, Policy, errors
 from semel.batch import Batches
 from semel.events import Backoff, Consumer, Event
 from semel.server import User, console_app
+from semel.server.actions import make_actions
+from semel.server.bulk import BulkActions, BulkRunner
+from semel.server.console.app import make_console
+from semel.stores.admin import Finding
 from tests.servers.databases import Databases
 from tests.servers.ministack import Tables
 from tests.servers.records import emptied
@@ -195,3 +199,16 @@ async def test_a_decision_is_made_with_its_reason_and_written_down(
     form = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', asked)) | {"reason": "a test"}
     assert "1 of 1 done" in (await client.post("/act", data=form, headers=SAME)).text
     assert "Nothing needs a person." in (await client.get("/")).text
+
+
+async def test_what_nobody_has_to_fix_and_does_not_hold_is_not_called_held(tmp_path: Path) -> None:
+    found = Finding("within", "it cannot join a transaction", breaks=("joins",))  # as on Redis
+    async with AsyncSemel(tmp_path / "shop.db") as semel:
+        actions = make_actions(semel)
+        many = BulkActions(actions)
+        app = make_console(actions, many, BulkRunner(many), user=lambda _: ADMIN, findings=[found])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{HOST}") as client:
+            await client.get("/")  # the first question makes the tables
+            page = (await client.get("/doctor")).text
+    assert "Every promise holds here." not in page
+    assert "Nothing has to be fixed, but 2 promises do not hold here." in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -65,9 +66,9 @@ def serve(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Look at settings and database, and end.")] = False,
 ) -> None:
-    """Run the operators' server: admin API, console, metrics, sweeps, and the relay by choice.
+    r"""Run the operators' server: admin API, console, metrics, sweeps, and the relay by choice.
 
-    [server], [cleanup] and [relay] of the settings file say the rest. The first start makes a token of an admin and
+    \[server], \[cleanup] and \[relay] of the settings file say the rest. The first start makes a token of an admin and
     prints it once. Without --app no reconcile hook is known here, so that what needs one stays in doubt.
     """
     with requires("semel serve", "starlette"), requires("semel serve", "uvicorn"):
@@ -98,21 +99,35 @@ def serve(
         show_first_token=_show_first_token,
     )
     _explain_hooks(semel, app)
-    uvicorn.Server(
-        uvicorn.Config(
-            application,
-            host=made.host,
-            port=made.port,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="on",
-            proxy_headers=bool(made.proxies),
-            forwarded_allow_ips=list(made.proxies),
-            timeout_graceful_shutdown=10,
-            limit_concurrency=200,
-        )
-    ).run()
+    config = uvicorn.Config(
+        application,
+        host=made.host,
+        port=made.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        proxy_headers=bool(made.proxies),
+        forwarded_allow_ips=list(made.proxies),
+        timeout_graceful_shutdown=10,
+        limit_concurrency=200,
+    )
+
+    class Server(uvicorn.Server):
+        """uvicorn, saying where it answers once it does."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                _tell_address(*self.servers[0].sockets[0].getsockname()[:2])
+
+    Server(config).run()
+
+
+def _tell_address(host: str, port: int) -> None:
+    where = f"[{host}]" if ":" in host else host
+    sys.stdout.write(f"Console and admin API: http://{where}:{port}. Ctrl-C ends it.\n")
+    sys.stdout.flush()
 
 
 def _engine(url: str | None, app: str | None) -> tuple[Semel | AsyncSemel, CollectorRegistry]:

@@ -46,13 +46,13 @@ def sweep(
         typer.Option(min=1, help="Delete, and mark, at most so many records in one sweep.", show_default=False),
     ] = None,
     scheduled: Annotated[
-        bool, typer.Option("--scheduled", help="Sweep again and again, as [cleanup] of the settings file says.")
+        bool, typer.Option("--scheduled", help=r"Sweep again and again, as \[cleanup] of the settings file says.")
     ] = False,
     app: Annotated[str | None, app_option("so that its reconcile hooks are asked")] = None,
 ) -> None:
-    """Sweep once, or every so often, or at a time of day, until it is ended.
+    r"""Sweep once, or every so often, or at a time of day, until it is ended.
 
-    With a settings file its [cleanup] says how much one sweep does at most and, with --scheduled, when they are due.
+    With a settings file its \[cleanup] says how much one sweep does at most and, with --scheduled, when they are due.
     Without --app no hook is known, so what needs reconciling stays in doubt. Ctrl-C and SIGTERM end it between sweeps.
     The exit code of a single sweep is 4 where records are held: somebody has to resolve them.
     """

@@ -32,9 +32,14 @@ class Examined:
         return sum(finding.verdict == "fix" for finding in self.findings)
 
     @property
+    def broken(self) -> int:
+        """How many promises do not hold that apply here; what a store cannot do, nobody has to fix."""
+        return sum(row.holds is False for row in self.promises)
+
+    @property
     def holds(self) -> bool:
         """Whether every promise holds that applies here."""
-        return all(row.holds is not False for row in self.promises)
+        return not self.broken
 
 
 class Examination:

@@ -85,7 +85,8 @@ def bulk_choices(view: View) -> list[tuple[str, str]]:
 
 async def ask_first(view: View) -> Response:
     """What would happen, and the form that asks for the reason."""
-    if view.asked("which") == "all":
+    deed = DEEDS.get(view.asked("do"))
+    if view.asked("which") == "all" and (deed is None or deed.kind != "parked"):
         return await ask_for_all(view)
     plan = await make_plan(view, Given.of(view.request.query_params.multi_items()))
     return view.page("act.html", here="", plan=plan, problem="", typed={"reason": "", "value": "", "error": ""})
@@ -169,6 +170,8 @@ async def _plan_letters(view: View, deed: Deed, given: Given) -> Plan:
 async def _plan_parked(view: View, deed: Deed, given: Given) -> Plan:
     stream = given.first("stream")
     plan = Plan(deed, [], f"/events/parked{query_text({'stream': stream})}", "position", [("stream", stream)])
+    if given.first("which") == "all":
+        return await _plan_all_parked(view, plan, stream)
     for text in given.all("position")[:MOST]:
         position = read_number(text, "position")
         page = await view.actions.parked(view.user, stream, after=position - 1, limit=1)
@@ -184,6 +187,19 @@ async def _plan_parked(view: View, deed: Deed, given: Given) -> Plan:
         )
         refusal = waits if found[0].error is None else ""
         plan.targets.append(Target(text, f"{event.type} {event.subject or ''}".strip(), plan.back, "", refusal))
+    return plan
+
+
+async def _plan_all_parked(view: View, plan: Plan, stream: str) -> Plan:
+    """All of a stream that failed: one target, because one statement releases them together."""
+    if plan.deed.name != "publish":
+        raise Invalid("Events are dropped by their positions, never all together; nothing was changed.", because="do")
+    view.actions.demand_everywhere(view.user, plan.deed.permission)
+    failed = next((lag.failed for lag in await view.actions.streams(view.user) if lag.stream == stream), 0)
+    refusal = "" if failed else f"No event of {stream} failed, so there is nothing to release."
+    plan.targets.append(Target("all", f"all of {stream} that failed: {failed:,}", plan.back, "", refusal))
+    plan.hidden.append(("which", "all"))
+    plan.target_field = ""
     return plan
 
 
@@ -267,6 +283,8 @@ def _other_worker(view: View, plan: Plan, reason: str) -> Callable[[Target], Awa
                 return f"handed over: {disposition.status}"
             case "discard":
                 await actions.discard(user, hidden["consumer"], target.id, reason=reason)
+            case "publish" if hidden.get("which") == "all":
+                return f"released: {await actions.release_all_parked(user, hidden['stream'], reason=reason):,}"
             case "publish":
                 await actions.release_parked(user, hidden["stream"], int(target.id), reason=reason)
             case "drop":
