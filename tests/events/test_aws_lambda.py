@@ -422,7 +422,8 @@ def test_the_first_record_is_begun_however_little_time_is_left(world: World, cap
     assert "1 of 2 records were not begun" in caplog.text
 
 
-def test_what_making_the_consumer_takes_is_no_time_for_a_lease(world: World) -> None:
+@pytest.mark.parametrize("source", ["sqs", "eventbridge"])
+def test_what_making_the_consumer_takes_is_no_time_for_a_lease(source: str, world: World) -> None:
     context, leases = Context(left=12_000), []
 
     def look(event: Event) -> None:
@@ -435,7 +436,9 @@ def test_what_making_the_consumer_takes_is_no_time_for_a_lease(world: World) -> 
         context.left -= 5000
         return world.consumer(look)
 
-    world.handler(make)(batch(sqs_record(an_event())), context)
+    event = an_event()
+    sent = {"sqs": batch(sqs_record(event)), "eventbridge": eventbridge(msgspec.json.decode(event.to_json()))}
+    world.handler(make)(sent[source], context)
     assert leases == [7.0]
 
 
