@@ -341,6 +341,13 @@ def test_a_service_that_was_reached_before_is_asked_again(world: World, error: E
     assert sqs.delays == {"r-1": 7}
 
 
+def test_sqs_is_asked_in_the_region_of_the_queue_once_and_for_a_second() -> None:
+    client = aws_lambda.Queues()._open_client("arn:aws:sqs:eu-west-2:111122223333:orders")
+    config = client.meta.config
+    assert client.meta.region_name == "eu-west-2"
+    assert (config.connect_timeout, config.read_timeout, config.retries["total_max_attempts"]) == (1, 1, 1)
+
+
 def test_without_the_time_for_it_no_message_is_delayed(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.broken = {"e-1"}
     handler = world.handler()
