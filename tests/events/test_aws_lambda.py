@@ -341,6 +341,13 @@ def test_a_service_that_was_reached_before_is_asked_again(world: World, error: E
     assert sqs.delays == {"r-1": 7}
 
 
+def test_sqs_is_asked_in_the_region_of_the_queue_once_and_for_a_second() -> None:
+    client = aws_lambda.Queues()._open_client("arn:aws:sqs:eu-west-2:111122223333:orders")
+    config = client.meta.config
+    assert client.meta.region_name == "eu-west-2"
+    assert (config.connect_timeout, config.read_timeout, config.retries["total_max_attempts"]) == (1, 1, 1)
+
+
 def test_without_the_time_for_it_no_message_is_delayed(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.broken = {"e-1"}
     handler = world.handler()
@@ -422,7 +429,8 @@ def test_the_first_record_is_begun_however_little_time_is_left(world: World, cap
     assert "1 of 2 records were not begun" in caplog.text
 
 
-def test_what_making_the_consumer_takes_is_no_time_for_a_lease(world: World) -> None:
+@pytest.mark.parametrize("source", ["sqs", "eventbridge"])
+def test_what_making_the_consumer_takes_is_no_time_for_a_lease(source: str, world: World) -> None:
     context, leases = Context(left=12_000), []
 
     def look(event: Event) -> None:
@@ -435,7 +443,9 @@ def test_what_making_the_consumer_takes_is_no_time_for_a_lease(world: World) -> 
         context.left -= 5000
         return world.consumer(look)
 
-    world.handler(make)(batch(sqs_record(an_event())), context)
+    event = an_event()
+    sent = {"sqs": batch(sqs_record(event)), "eventbridge": eventbridge(msgspec.json.decode(event.to_json()))}
+    world.handler(make)(sent[source], context)
     assert leases == [7.0]
 
 
