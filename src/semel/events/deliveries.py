@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from msgspec.structs import replace
 
 from semel.core import codec
-from semel.core.events.letters import PutLetter, TouchLetter
+from semel.core.events.letters import LetterTooLarge, PutLetter, TouchLetter
 from semel.core.flow import Flow, ask
 from semel.core.observer import tracing
 from semel.core.operations import Counted, CountFailure, Read
@@ -208,6 +208,8 @@ class AsyncDeliveries:
                 await self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
             except TryLater as silent:
                 return self._report(_unavailable(silent))
+            except LetterTooLarge as problem:
+                return self._report(self._could_not_keep(problem))
             return self._report(Disposition("dead_letter", "invalid", error=error))
         return await self.handle(event, remaining=remaining)
 
@@ -226,6 +228,8 @@ class AsyncDeliveries:
             await self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
         except TryLater as silent:
             return _unavailable(silent)
+        except LetterTooLarge as problem:
+            return self._could_not_keep(problem)
         return Disposition("dead_letter", "invalid", error=error)
 
     def _deliver(self, event: Event, remaining: timedelta | None = None) -> Delivery:
@@ -365,6 +369,11 @@ class AsyncDeliveries:
         self._warn(f"the record {delivery.reference} cannot be read here")
         return delivery.after_nothing_ran(error)
 
+    def _could_not_keep(self, error: LetterTooLarge, reference: str | None = None) -> Disposition:
+        """Leave the event to the broker, which gives it up as it is told to, and may hold what is too large here."""
+        self._warn(str(error))
+        return Disposition("retry", "unavailable", self._settings.backoff.most, reference, error)
+
     def _warn(self, why: str) -> None:
         """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
         now = self._engine.clock.monotonic()
@@ -395,6 +404,8 @@ class AsyncDeliveries:
             answer = await self._ask(counting)
         except StoreUnavailable as silent:
             return _unavailable(silent)
+        except LetterTooLarge as problem:
+            return self._could_not_keep(problem, delivery.reference)
         if isinstance(answer, Counted):
             return delivery.after_failure(error, answer.record.attempts, rolled_back=True)
         return self._explain_uncounted(delivery, error, answer.record)
@@ -413,6 +424,8 @@ class AsyncDeliveries:
             return await self._judge(delivery, error)
         except StoreUnavailable as silent:
             return _unavailable(silent, delivery.reference)
+        except LetterTooLarge as problem:
+            return self._could_not_keep(problem, delivery.reference)
 
     async def _judge(self, delivery: Delivery, error: SemelError) -> Disposition:
         reference = delivery.reference
@@ -436,6 +449,8 @@ class AsyncDeliveries:
                 return _unavailable(error, reference)
             case RecordUnreadable():
                 return self._could_not_read(delivery, error)
+            case LetterTooLarge():
+                return self._could_not_keep(error, reference)
         raise error
 
     async def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:
@@ -600,6 +615,8 @@ class SyncDeliveries:
                 self._ask(PutLetter(letter_of_message(self._settings, headers, body, error)))
             except TryLater as silent:
                 return self._report(_unavailable(silent))
+            except LetterTooLarge as problem:
+                return self._report(self._could_not_keep(problem))
             return self._report(Disposition("dead_letter", "invalid", error=error))
         return self.handle(event, remaining=remaining)
 
@@ -618,6 +635,8 @@ class SyncDeliveries:
             self._ask(PutLetter(letter_of_stranger(self._settings, event, error)))
         except TryLater as silent:
             return _unavailable(silent)
+        except LetterTooLarge as problem:
+            return self._could_not_keep(problem)
         return Disposition("dead_letter", "invalid", error=error)
 
     def _deliver(self, event: Event, remaining: timedelta | None = None) -> Delivery:
@@ -757,6 +776,11 @@ class SyncDeliveries:
         self._warn(f"the record {delivery.reference} cannot be read here")
         return delivery.after_nothing_ran(error)
 
+    def _could_not_keep(self, error: LetterTooLarge, reference: str | None = None) -> Disposition:
+        """Leave the event to the broker, which gives it up as it is told to, and may hold what is too large here."""
+        self._warn(str(error))
+        return Disposition("retry", "unavailable", self._settings.backoff.most, reference, error)
+
     def _warn(self, why: str) -> None:
         """Say so in the log, now and then: nothing else shows an operator why events come again and again."""
         now = self._engine.clock.monotonic()
@@ -787,6 +811,8 @@ class SyncDeliveries:
             answer = self._ask(counting)
         except StoreUnavailable as silent:
             return _unavailable(silent)
+        except LetterTooLarge as problem:
+            return self._could_not_keep(problem, delivery.reference)
         if isinstance(answer, Counted):
             return delivery.after_failure(error, answer.record.attempts, rolled_back=True)
         return self._explain_uncounted(delivery, error, answer.record)
@@ -805,6 +831,8 @@ class SyncDeliveries:
             return self._judge(delivery, error)
         except StoreUnavailable as silent:
             return _unavailable(silent, delivery.reference)
+        except LetterTooLarge as problem:
+            return self._could_not_keep(problem, delivery.reference)
 
     def _judge(self, delivery: Delivery, error: SemelError) -> Disposition:
         reference = delivery.reference
@@ -828,6 +856,8 @@ class SyncDeliveries:
                 return _unavailable(error, reference)
             case RecordUnreadable():
                 return self._could_not_read(delivery, error)
+            case LetterTooLarge():
+                return self._could_not_keep(error, reference)
         raise error
 
     def _put_aside(self, delivery: Delivery, error: InDoubt) -> Disposition:

@@ -1,10 +1,12 @@
 """What `within` costs a business transaction, as the server's own log has it. within.md point 2."""
 
 import re
+from inspect import isawaitable
 from pathlib import Path
 
 import pytest
 
+from semel.events import Event, Outbox
 from tests.servers.databases import Databases
 from tests.within.servers.callers import Caller
 from tests.within.servers.world import OnServer, on_postgresql
@@ -46,6 +48,26 @@ async def test_a_first_run_adds_two_statements_and_neither_commit_nor_savepoint(
     log = await logged(caller, postgresql)
     await world.call(caller.thing, "o-1", world.nothing)
     assert log.new() == ["WITH", "UPDATE"]
+
+
+@on_postgresql
+async def test_events_of_a_handler_are_written_by_the_statement_that_completes_it(
+    world: OnServer, postgresql: Databases
+) -> None:
+    outbox = Outbox(world.semel)
+
+    async def place() -> None:
+        for name in ("placed", "reserved", "charged"):
+            added = outbox.add(Event(type="order", source="/shop"), name=name)
+            if isawaitable(added):
+                await added
+
+    caller = await world.begun()
+    await world.call(caller.thing, "o-1", place)  # asyncpg asks once on each connection what an array is
+    log = await logged(caller, postgresql)
+    await world.call(caller.thing, "o-2", place)
+    assert log.new() == ["WITH", "WITH"], "the second one is the completion with its events"
+    assert await caller.sql("SELECT count(*) FROM semel_outbox") == [(6,)]
 
 
 @on_postgresql

@@ -18,11 +18,16 @@ import msgspec
 
 from semel.core.flow import Asks
 from semel.core.record import Failure
+from semel.errors import UsageError
 
 Reason = Literal["rejected", "exhausted", "reused", "invalid", "unknown_type", "in_doubt"]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 REUSED: Final[Reason] = "reused"
 """The reason of a letter that is not about the event of its record, but about another one under the same id."""
+
+
+class LetterTooLarge(UsageError):
+    """The store cannot hold a dead letter of this size; nothing was written, so the broker has to keep the event."""
 
 
 def operation_of(consumer: str) -> str:

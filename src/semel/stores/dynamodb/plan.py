@@ -30,6 +30,7 @@ from semel.core.events.letters import (
     Letter,
     LetterFound,
     LetterPage,
+    LetterTooLarge,
     PutLetter,
     ScanLetters,
     StoredLetter,
@@ -397,9 +398,9 @@ def _write_all(call: Call, beside: list[Item], record: StoredRecord) -> Steps:
     return TooLarge()
 
 
-def letter_too_large(reference: str) -> UsageError:
+def letter_too_large(reference: str) -> LetterTooLarge:
     """The error for a letter that no item can hold."""
-    return UsageError(
+    return LetterTooLarge(
         f"The dead letters of the record {reference[:16]} would be larger than the {LARGEST // 1024} KiB that DynamoDB "
         f"keeps in an item; nothing was written. Keep large data elsewhere, and its address in the event.",
         reference=reference,

@@ -17,7 +17,15 @@ from typing import Any, Final, Literal, cast
 from msgspec.structs import replace
 
 from semel.core.claim_rules import MayWrite, granted, judge
-from semel.core.events.letters import DropLetter, LetterFound, PutLetter, ScanLetters, TouchLetter
+from semel.core.events.letters import (
+    DropLetter,
+    Letter,
+    LetterFound,
+    LetterTooLarge,
+    PutLetter,
+    ScanLetters,
+    TouchLetter,
+)
 from semel.core.events.outbox import AddEvents
 from semel.core.operations import (
     AddReplays,
@@ -252,6 +260,15 @@ def _answer_of_row_error(operation: Operation, problem: RowError) -> Answer | Ex
                 return StateMismatch(None)
             case Renew(lease) | Complete(lease) | Fail(lease) | Checkpoint(lease):
                 return RowLocked(lease.key.reference)
+    match operation:
+        case PutLetter() | Fail(letter=Letter()) | CountFailure(letter=Letter()):
+            # Whatever else these write is short, and taken by every server.
+            refused = LetterTooLarge(
+                f"The database does not take a dead letter as large as this one ({type(problem.error).__name__}); "
+                f"nothing was written. Keep large data elsewhere, and its address in the event."
+            )
+            refused.__cause__ = problem.error
+            return refused
     return problem.error
 
 
