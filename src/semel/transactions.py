@@ -75,7 +75,7 @@ def transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callab
     if given is None or isinstance(given, DjangoTransaction):
         return given
     if callable(given):
-        return _checked(given, "__aenter__" if isinstance(engine, AsyncEngine) else "__enter__")
+        return _check_manager(given, "__aenter__" if isinstance(engine, AsyncEngine) else "__enter__")
     if not isinstance(given, str):
         raise UsageError(
             f"transaction is a callable that gives a context manager, or the alias of a Django database, not "
@@ -86,7 +86,7 @@ def transaction_of(given: Callable[[], Any] | str | None, engine: Any) -> Callab
     return DjangoTransaction(given)
 
 
-def _checked(given: Callable[[], Any], enter: str) -> Callable[[], Any]:
+def _check_manager(given: Callable[[], Any], enter: str) -> Callable[[], Any]:
     """What begins a transaction, and says what has to be changed where it gives something else."""
 
     def begin() -> Any:

@@ -63,14 +63,14 @@ async def test_leases_that_are_over_are_counted_before_a_sweep_marks_them(url: s
         with pytest.raises(Crash):
             await semel.run("k", dies, operation="charge", fingerprint=None, policy=policy)
         finder = AttentionFinder(semel)
-        while not (lapsed := await finder.lapsed()):
+        while not (lapsed := await finder.count_lapsed()):
             pass
         ((operation, number, since),) = lapsed
         record = await semel.read("k", operation="charge")
         assert record is not None
         assert (operation, number, since) == ("charge", 1, record.lease_until)
         await semel.sweep()
-        assert await finder.lapsed() == ()
+        assert await finder.count_lapsed() == ()
 
 
 async def test_a_token_finds_its_user(url: str) -> None:

@@ -484,7 +484,7 @@ class AsyncRunner:
             return False
         first = page.page * self.batch.page
         end = min(first + self.batch.page, self.batch.total)
-        # Its claim is kept alive from now on, so whatever cuts this off, it is among those that are given back.
+        # Its claim is kept alive from now on, so however this is cut off, it is among those that are given back.
         work = self._works[page.page] = PageWork(page, call, [], 0)
         found = await self.ask(ReadItems(self.batch.number, first, end, int(ItemStatus.PENDING)))
         refuse_sealed_items(found.items)

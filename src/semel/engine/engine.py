@@ -336,8 +336,8 @@ class EngineBase:
     def handlers_for_call(self, operation: str) -> RunningHandlers | None:
         """Where a new call is counted while its handler runs; None: there is no limit, or nothing to be counted.
 
-        That is where the caller is counted, and where the claim is one of semel's own, which runs no handler: whoever
-        has it calls one, or runs for as long as the process.
+        That is where the caller is counted, and where the claim is one of semel's own, which runs no handler: what
+        holds it calls one, or runs for as long as the process.
         """
         handlers = self._handlers
         if handlers is not None and (context.is_in_handler(self.store.name) or is_internal(operation)):

@@ -232,7 +232,7 @@ async def find_attention(finder: AttentionFinder, now: Callable[[], datetime]) -
         )
         for need in found.needs
     ]
-    for operation, number, since in await finder.lapsed():
+    for operation, number, since in await finder.count_lapsed():
         age = max(0.0, (found.at - since).total_seconds())
         told.append(Attention(kind="lapsed", operation=operation, number=number, oldest_seconds=age))
     for stream, number, oldest in await finder.backlog():

@@ -170,7 +170,7 @@ class AttentionFinder:
             for one in measured.streams
         )
 
-    async def lapsed(self) -> tuple[tuple[str, int, datetime], ...]:
+    async def count_lapsed(self) -> tuple[tuple[str, int, datetime], ...]:
         """How many leases of each operation are over and not swept yet, and since when the oldest of them is.
 
         That is no need of a person yet: a sweep marks them. Where none does, somebody has to hear of it.

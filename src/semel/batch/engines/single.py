@@ -353,7 +353,7 @@ class AsyncSingleRunner(AsyncRunner):
     async def _finish_open_page(self, page: BatchPage) -> None:
         """Finish a page of which nothing was pending: to open it is to finish it.
 
-        Whoever holds it may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
+        Its holder may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
         """
         try:
             await self._open_page(page)
@@ -553,7 +553,7 @@ class SyncSingleRunner(SyncRunner):
     def _finish_open_page(self, page: BatchPage) -> None:
         """Finish a page of which nothing was pending: to open it is to finish it.
 
-        Whoever holds it may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
+        Its holder may be dead, and nobody may come back when its lease has ended: then its counts alone decide.
         """
         try:
             self._open_page(page)

@@ -64,7 +64,7 @@ def _keys_of(record: StoredRecord) -> list[str | None]:
 
 
 def _has_content(operation: Operation) -> bool:
-    """Whether something of an operation would be sealed; whoever is to load a batch is going to add items."""
+    """Whether something of an operation would be sealed; who claims the loading of a batch is going to add items."""
     if isinstance(operation, Claim):
         return operation.key.operation == BATCH
     try:
