@@ -21,6 +21,7 @@ from examples.hospital.delegates import HospitalTask, Outside, make_delegates
 from examples.hospital.instances import NAME, Became, Instance, Instances
 from examples.hospital.process import data_of, load, run_steps, save, start
 from examples.hospital.settings import SEMEL, Settings
+from examples.launching.logs import set_up_logging
 from semel import Policy, Semel
 from semel.workflow import BpmnError, Completed, Incident, Retry
 from semel.workflow.engines.spiff import ScriptEngine, TaskNotDone
@@ -156,7 +157,7 @@ def main() -> None:
     parser.add_argument("--name", default="worker-1", help="no two that live have the same")
     parser.add_argument("--parent-fd", type=int, help="a pipe; the worker stops at its end of file")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
+    set_up_logging()
     settings = Settings.from_environment()
     instances = Instances(settings.database)
     outside = Outside(Insurer(settings.insurer), Books(settings.books), Coder(settings.codes))

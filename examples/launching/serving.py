@@ -6,7 +6,6 @@ exit code 0, after the requests that run have been answered.
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -15,6 +14,8 @@ from collections.abc import Callable
 
 import uvicorn
 from starlette.applications import Starlette
+
+from examples.launching.logs import set_up_logging
 
 
 class Server(uvicorn.Server):
@@ -34,7 +35,7 @@ def serve(module: str, make: Callable[[], Starlette], *, protocol: type[asyncio.
     # uvicorn stops cleanly on these and then raises them again for whoever was there before: that is this handler.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: sys.exit(0))
-    logging.basicConfig(level=logging.WARNING)
+    set_up_logging()
     asyncio.run(_serve(make, protocol, options.fd, options.parent_fd))
 
 
@@ -46,6 +47,7 @@ async def _serve(
         http=protocol or "auto",
         ws="none",
         lifespan="on",
+        log_config=None,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=5,

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from examples.launching.logs import set_up_logging
 from examples.payments.bulk import open_left
 from examples.payments.bulk_file import BulkLine
 from examples.payments.parts import Parts, opened
@@ -175,7 +176,7 @@ def main() -> None:
     """Work until told to stop."""
     parser = argparse.ArgumentParser(prog="python -m examples.payments.working", description="A worker for bulks.")
     parser.add_argument("--parent-fd", type=int, help="a pipe; the worker stops at its end of file")
-    logging.basicConfig(level=logging.WARNING)
+    set_up_logging()
     asyncio.run(_run_until_stopped(parser.parse_args().parent_fd))
 
 

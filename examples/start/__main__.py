@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from examples.launching.children import DidNotStart
 from examples.launching.launcher import address_of, greet, keep_all, listen, run_until_stopped, supervise
+from examples.launching.logs import LINES, VARIABLE, set_up_logging
 from examples.launching.postgresql import ServerMissing
 from examples.start.console import start_console
 from examples.start.everything import NAMES, Everything
@@ -56,7 +57,8 @@ def main() -> None:
         default="sqlite",
         help="what the services run on: files, or a private server that is started and ends with this",
     )
-    logging.basicConfig(level=logging.WARNING)
+    os.environ.setdefault(VARIABLE, LINES)  # for all that is started here, too
+    set_up_logging()
     try:
         asyncio.run(run_until_stopped(_run(Options(**vars(parser.parse_args())))))
     except* (DidNotStart, ServerMissing, OSError, ValueError, SQLAlchemyError, SemelError) as errors:
@@ -116,7 +118,13 @@ class _Server(uvicorn.Server):
 async def _serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
     """Serve the page in this process while the block runs."""
     config = uvicorn.Config(
-        app, ws="none", lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        app,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
