@@ -162,7 +162,9 @@ def test_a_folder_that_a_killed_run_left_is_removed_and_one_in_use_is_kept(
 def test_a_server_that_was_left_by_a_kill_is_ended_and_its_folder_removed(tmp_path: Path) -> None:
     data = tmp_path / "server-left" / "data"
     data.mkdir(parents=True)
-    with child([sys.executable, "-c", "input()", str(data)], stdin=PIPE) as left:
+    with child([sys.executable, "-c", "print(flush=True); input()", str(data)], stdin=PIPE, stdout=PIPE) as left:
+        assert left.stdout is not None
+        left.stdout.readline()  # while a program is put into a process, nobody sees its command line
         (data / "postmaster.pid").write_text(f"{left.pid}\n{data}\n")
         with locked_folder(tmp_path, "server-", end=postgresql.end_left) as own:
             assert left.wait() == -signal.SIGKILL
@@ -173,7 +175,9 @@ def test_a_server_that_was_left_by_a_kill_is_ended_and_its_folder_removed(tmp_pa
 def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(tmp_path: Path) -> None:
     data = tmp_path / "server-left" / "data"
     data.mkdir(parents=True)
-    with child([sys.executable, "-c", "input()"], stdin=PIPE) as other:
+    with child([sys.executable, "-c", "print(flush=True); input()"], stdin=PIPE, stdout=PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
         (data / "postmaster.pid").write_text(f"{other.pid}\n{data}\n")
         with locked_folder(tmp_path, "server-", end=postgresql.end_left):
             assert other.poll() is None
