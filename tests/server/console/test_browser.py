@@ -53,6 +53,7 @@ def check_access(page: Page, rules: Mapping[str, object] = RULES) -> None:
 def look_at(page: Page, name: str) -> None:
     """Check a page in both themes and on a telephone, and leave pictures of it."""
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    page.wait_for_load_state()  # what is looked for on a page may be there before its style sheet is
     for is_dark in (False, True):
         page.emulate_media(color_scheme="dark" if is_dark else "light")
         check_access(page, CONTRAST if is_dark and not FULL else RULES)
