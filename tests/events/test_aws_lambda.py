@@ -589,6 +589,19 @@ def test_an_event_has_its_own_id_for_every_listener_whatever_path_is_named(world
     assert [Event.from_headers(*reader.read({"Body": text})) for text in texts] == [event, event]
 
 
+def test_data_that_look_like_an_envelope_are_data_where_the_attributes_say_which_event_it_is(world: World) -> None:
+    inner = msgspec.json.decode(an_event(number=2).to_json())
+    event = an_event(data={**eventbridge(inner), "capacity_kw": 50})
+    headers, body = event.to_headers()
+    attributes = {name: {"dataType": "String", "stringValue": value} for name, value in headers.items()}
+    seen: list[Event] = []
+    world.handler(world.consumer(seen.append))(batch({**sqs_record(body.decode()), "messageAttributes": attributes}))
+    listened = {name: {"StringValue": value} for name, value in headers.items()}
+    read = MessageReader(None, None).read({"Body": body.decode(), "MessageAttributes": listened})
+    assert seen == [Event.from_headers(*read)]
+    assert (seen[0].id, seen[0].data) == (event.id, event.data)
+
+
 def test_the_subject_of_an_event_of_eventbridge_is_found_where_it_is_named(world: World) -> None:
     subjects: list[str | None] = []
     handler = world.handler(world.consumer(lambda event: subjects.append(event.subject)), subject="detail.asset")

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from semel.errors import EventInvalid, UsageError
-from semel.events.event import Event
+from semel.events.event import Event, is_attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _sqs_message(record: Mapping[str, Any], paths: Paths) -> Message:
         identifier=str(record["messageId"]),
         headers=headers,
         body=text.encode("utf-8", "backslashreplace") if isinstance(text, str) else b"",
-        read=lambda: _read_sqs(record, paths),
+        read=lambda: _read_sqs(record, headers, paths),
         # A standard queue may have groups as well, for fairness; it keeps no order.
         order=(queue, str(group)) if queue.endswith(".fifo") else None,
     )
@@ -144,12 +144,14 @@ def _bytes_of(invocation: Mapping[str, Any]) -> bytes:
         return json.dumps(invocation).encode()
 
 
-def _read_sqs(record: Mapping[str, Any], paths: Paths) -> Event:
+def _read_sqs(record: Mapping[str, Any], headers: Mapping[str, str], paths: Paths) -> Event:
     try:
         members = msgspec.json.decode(record.get("body") or "")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         members = None
-    if is_eventbridge(members):
+    # Where the attributes are headers the body is data, whatever it looks like.
+    is_data = any(is_attribute(name) for name in headers)
+    if isinstance(members, dict) and "detail-type" in members and not is_data:
         return _read_eventbridge(members, paths, paths.id)
     return Event.from_sqs(record, id=paths.id)
 
@@ -159,7 +161,7 @@ def _read_text(body: bytes, paths: Paths) -> Event:
         text = body.decode()
     except UnicodeDecodeError:
         raise EventInvalid("The data of a record is no text of UTF-8, so it is no event; nothing ran.") from None
-    return _read_sqs({"body": text}, paths)
+    return _read_sqs({"body": text}, {}, paths)
 
 
 def _read_eventbridge(message: Mapping[str, Any], paths: Paths, id_path: str | None) -> Event:
