@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -19,6 +19,7 @@ from starlette.routing import Mount
 from semel import AsyncSemel, Semel
 from semel.batch import Batches
 from semel.core.store import Capability
+from semel.events import Consumer, Event
 from semel.server import User, console_app
 from semel.server.attention import Needs
 from semel.server.console.app import _FORMS, _PAGES
@@ -43,9 +44,14 @@ def client_of(address: str) -> httpx.Client:
 
 
 @contextmanager
-def alone(semel: AsyncSemel, user: Callable[[Request], User | Awaitable[User]]) -> Iterator[httpx.Client]:
+def alone(
+    semel: Semel | AsyncSemel,
+    user: Callable[[Request], User | Awaitable[User]],
+    consumers: Sequence[Consumer[Any]] = (),
+) -> Iterator[httpx.Client]:
     """A console that is mounted nowhere."""
-    with served(Starlette(routes=[Mount("/", console_app(semel, user=user))])) as address, client_of(address) as client:
+    app = Starlette(routes=[Mount("/", console_app(semel, user=user, consumers=consumers))])
+    with served(app) as address, client_of(address) as client:
         yield client
 
 
@@ -501,3 +507,36 @@ def test_a_page_says_what_was_not_looked_at_instead_of_nothing(monkeypatch: pyte
         assert "very many records in doubt, and only the oldest were looked at" in text
         assert "cannot be reconciled here" in text
         assert "<code>charge</code>" in text
+
+
+class CountsNothing(MemoryStore):
+    """A store that would find letters only by reading everything."""
+
+    capabilities = MemoryStore.capabilities - {Capability.COUNT}
+
+
+def fill_letters(semel: Semel) -> list[Consumer[Semel]]:
+    """Two consumers, of which each has a dead letter."""
+    consumers = [Consumer(semel, name, max_attempts=1, unknown="dead_letter") for name in ("billing", "shipping")]
+    for consumer in consumers:
+        consumer.handle(Event(type="order.placed", source="/shop", id="e-1", data={}))
+    return consumers
+
+
+def test_a_consumer_whose_letters_were_not_looked_at_is_not_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    semel = Semel("memory://")
+    with alone(semel, lambda _: User("vera", {"viewer"}), fill_letters(semel)) as client:
+        monkeypatch.setattr("semel.server.attention.MOST_ON_A_PAGE", 1)
+        text = client.get("/events").text
+    assert "consumer=shipping" in text
+    assert "Consumers without letters" not in text
+    assert "only the oldest were looked at" in text
+
+
+def test_a_store_that_does_not_look_for_letters_does_not_say_who_has_none() -> None:
+    semel = Semel(CountsNothing())
+    with alone(semel, lambda _: User("vera", {"viewer"}), fill_letters(semel)) as client:
+        text = client.get("/events").text
+    assert "Not looked for." in text
+    assert "Consumers known here" in text
+    assert "Consumers without letters" not in text

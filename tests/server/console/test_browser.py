@@ -15,6 +15,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page, expect
 
 from semel import AsyncSemel, Policy, Semel, errors
+from semel.events import Consumer, Event
 from semel.server.process import make_server_app
 from semel.server.settings import ServerSettings
 from tests.effort import FULL
@@ -233,6 +234,19 @@ def test_an_overview_that_was_empty_is_drawn_once_something_runs(browser: Browse
         semel.run("first", lambda: 1, operation="charge", fingerprint=None)
         expect(page.locator("svg.chart").first).to_be_visible()
         page.close()
+
+
+def test_a_consumer_is_not_said_to_have_no_letters_once_it_has_one(browser: Browser, tmp_path: Path) -> None:
+    with Semel(tmp_path / "shop.db") as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1, unknown="dead_letter")
+        with served(make_app(semel, [consumer])) as address:
+            page = browser.new_page()
+            page.goto(f"{address}/viewer/events")
+            expect(page.locator("main")).to_contain_text("Consumers without letters")
+            consumer.handle(Event(type="order.placed", source="/shop", id="e-1", data={}))
+            expect(page.get_by_role("group", name="Dead letters by consumer")).to_contain_text("billing")
+            expect(page.locator("main")).not_to_contain_text("Consumers without letters")
+            page.close()
 
 
 def test_rows_that_come_to_an_empty_page_can_be_chosen_and_decided_about(reader: Reader) -> None:
