@@ -19,13 +19,13 @@ from starlette.routing import Mount
 from semel import AsyncSemel, Semel
 from semel.batch import Batches
 from semel.core.store import Capability
-from semel.events import Consumer, Event
+from semel.events import Consumer, Event, Outbox, Relay
 from semel.server import User, console_app
 from semel.server.attention import Needs
 from semel.server.console.app import _FORMS, _PAGES
 from semel.stores.memory import MemoryStore
 from tests.server.console.sample import HOSTILE
-from tests.server.console.sample_site import USERS, Site, served
+from tests.server.console.sample_site import USERS, Site, run_apart, served
 
 HOST: Final = "console.example"
 SAME: Final = {"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}
@@ -540,3 +540,26 @@ def test_a_store_that_does_not_look_for_letters_does_not_say_who_has_none() -> N
     assert "Not looked for." in text
     assert "Consumers known here" in text
     assert "Consumers without letters" not in text
+
+
+async def _park(semel: AsyncSemel, scope: str) -> None:
+    class Refuses:
+        async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+            return [ValueError("no such exchange") for _ in events]
+
+    outbox = Outbox(semel)
+    await outbox.add(Event(type="order.lost", source="/shop", id=scope, data={}), scope=scope, autonomous=True)
+    await Relay(outbox, Refuses(), max_attempts=1).run_once()
+
+
+def test_events_that_were_not_looked_at_are_not_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    semel = AsyncSemel("memory://")
+    for scope in ("globex", "acme"):
+        run_apart(_park(semel, scope))
+    monkeypatch.setattr("semel.server.console.pages.events.PAGE", 1)
+    monkeypatch.setattr("semel.server.actions.events._LOOKED_AT", 0)
+    with alone(semel, lambda _: User("anna", {"viewer"}, scopes={"acme"})) as client:
+        first = client.get("/events/parked").text
+        assert "Nothing is parked" not in first
+        (onward,) = re.findall(r'rel="next" href="([^"]+)"', first)
+        assert "order.lost" in client.get(onward.replace("&amp;", "&")).text
