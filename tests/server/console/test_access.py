@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -18,14 +18,17 @@ from starlette.routing import Mount
 
 from semel import AsyncSemel, Semel
 from semel.batch import Batches
-from semel.core.store import Capability
+from semel.core.operations import Operation, Resolve
+from semel.core.operators.audit import AppendEntry
+from semel.core.store import Answers, Capability
+from semel.errors import StoreUnavailable
 from semel.events import Consumer, Event, Outbox, Relay
 from semel.server import User, console_app
 from semel.server.attention import Needs
 from semel.server.console.app import _FORMS, _PAGES
 from semel.stores.memory import MemoryStore
 from tests.server.console.sample import HOSTILE
-from tests.server.console.sample_site import USERS, Site, run_apart, served
+from tests.server.console.sample_site import HOLD, USERS, Lost, Site, run_apart, served
 
 HOST: Final = "console.example"
 SAME: Final = {"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}
@@ -521,6 +524,63 @@ def fill_letters(semel: Semel) -> list[Consumer[Semel]]:
     for consumer in consumers:
         consumer.handle(Event(type="order.placed", source="/shop", id="e-1", data={}))
     return consumers
+
+
+class Losing(MemoryStore):
+    """A store whose answers to some operations are lost: they are carried out, and nobody hears of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loses: tuple[type, ...] = ()
+        self.after = 0
+
+    def apply(self, operations: Sequence[Operation]) -> Answers:
+        """The answers, or none."""
+        answers = super().apply(operations)
+        if any(isinstance(operation, self.loses) for operation in operations):
+            self.after -= 1
+            if self.after < 0:
+                raise StoreUnavailable("The store did not answer; whether it was recorded is not known.")
+        return answers
+
+
+def _lose() -> None:
+    raise Lost
+
+
+def cancel_both(store: Losing, loses: tuple[type, ...], after: int) -> tuple[str, str, list[str]]:
+    """What came of cancelling two records, what the audit chain says of it, and how the records are."""
+    semel = Semel(store)
+    for key in ("one", "two"):
+        with suppress(Lost):
+            semel.run(key, _lose, operation="probe", fingerprint=None, policy=HOLD)
+    with alone(semel, lambda _: User("adam", {"admin"})) as client:
+        references = "".join(f"&target={record.reference}" for record in semel.records())
+        text = client.get(f"/act?do=cancel{references}").text
+        form = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text)
+        store.loses, store.after = loses, after
+        given: dict[str, list[str]] = {"reason": ["gone"]}
+        for name, value in form:
+            given.setdefault(name, []).append(value)
+        came = client.post("/act", data=given, headers=SAME).text
+        store.loses = ()
+        chain = client.get("/audit").text
+    return came, chain, [record.status for record in semel.records()]
+
+
+def test_a_decision_whose_answer_was_lost_is_not_called_refused() -> None:
+    came, chain, statuses = cancel_both(Losing(), (Resolve,), after=1)
+    assert statuses == ["cancelled", "cancelled"]
+    assert "1 of 2 done, 1 without an answer" in came
+    assert "refused" not in came
+    assert "refused" not in chain
+    assert "interrupted" in chain
+
+
+def test_what_was_done_before_the_store_went_away_is_told() -> None:
+    came, _, statuses = cancel_both(Losing(), (AppendEntry,), after=2)
+    assert sorted(statuses) == ["cancelled", "in_doubt"]
+    assert "1 of 2 done, 1 without an answer" in came
 
 
 def test_a_consumer_whose_letters_were_not_looked_at_is_not_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
