@@ -13,6 +13,7 @@ from semel import DidNotHappen, Happened, Policy, Record
 from semel.core.erasure.port import conceal_subject
 from semel.core.fingerprint import Secrets
 from semel.core.key import SHARED
+from semel.errors import SemelError, StoreUnavailable, TryLater
 from semel.server import User
 from semel.server.actions import Actions
 from semel.server.actions.checks import BULK
@@ -50,6 +51,24 @@ async def test_a_change_without_a_usable_reason_is_refused(desk: Desk, reason: A
         await desk.actions.cancel(OPERATOR, record.reference, reason=reason)
     assert (await desk.read("doubt")).status == "in_doubt"
     assert await desk.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (StoreUnavailable("no answer"), "interrupted"),
+        (StoreUnavailable("nobody was asked", asked=False), "refused: store_unavailable"),
+        (StoreUnavailable("somebody was in the way", conflict=True), "refused: store_unavailable"),
+        (TryLater("too many"), "refused: try_later"),
+    ],
+)
+async def test_the_chain_says_refused_only_where_nothing_can_have_happened(
+    desk: Desk, error: SemelError, outcome: str
+) -> None:
+    with pytest.raises(type(error)):
+        async with desk.audit.record(scope="", actor="olga", action="cancel", target="x", reason=WHY):
+            raise error
+    assert await desk.outcomes() == ["begun", outcome]
 
 
 async def test_what_still_runs_is_refused_in_words(desk: Desk) -> None:

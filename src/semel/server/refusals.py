@@ -64,9 +64,13 @@ class ReadOnly(Refused):
 
 
 class Unavailable(Refused):
-    """The store did not answer; ask again."""
+    """The store did not answer; ask again. `may_have_happened`: it was asked, and may have changed it all the same."""
 
     code = "unavailable"
+
+    def __init__(self, message: str, *, because: str = "", may_have_happened: bool = False, **facts: object) -> None:
+        super().__init__(message, because=because, **facts)
+        self.may_have_happened = may_have_happened
 
 
 def refusal_of(error: SemelError) -> SemelError:
@@ -80,7 +84,10 @@ def refusal_of(error: SemelError) -> SemelError:
             return NotPossible(error.message, because=error.code)
         case InProgress():
             return NotPossible(error.message, because="still_running")
-        case StoreUnavailable() | TryLater():
+        case StoreUnavailable():
+            may_have_happened = error.asked and not error.conflict
+            return Unavailable(error.message, retry_after=error.retry_after, may_have_happened=may_have_happened)
+        case TryLater():
             return Unavailable(error.message, retry_after=error.retry_after)
         case FailedBefore() | InDoubt() | ResultNotKept() | RecordUnreadable():
             return NotPossible(error.message, because=error.code)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -18,13 +18,17 @@ from starlette.routing import Mount
 
 from semel import AsyncSemel, Semel
 from semel.batch import Batches
-from semel.core.store import Capability
+from semel.core.operations import Operation, Resolve
+from semel.core.operators.audit import AppendEntry
+from semel.core.store import Answers, Capability
+from semel.errors import StoreUnavailable
+from semel.events import Consumer, Event, Outbox, Relay
 from semel.server import User, console_app
 from semel.server.attention import Needs
 from semel.server.console.app import _FORMS, _PAGES
 from semel.stores.memory import MemoryStore
 from tests.server.console.sample import HOSTILE
-from tests.server.console.sample_site import USERS, Site, served
+from tests.server.console.sample_site import HOLD, USERS, Lost, Site, run_apart, served
 
 HOST: Final = "console.example"
 SAME: Final = {"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}
@@ -43,9 +47,14 @@ def client_of(address: str) -> httpx.Client:
 
 
 @contextmanager
-def alone(semel: AsyncSemel, user: Callable[[Request], User | Awaitable[User]]) -> Iterator[httpx.Client]:
+def alone(
+    semel: Semel | AsyncSemel,
+    user: Callable[[Request], User | Awaitable[User]],
+    consumers: Sequence[Consumer[Any]] = (),
+) -> Iterator[httpx.Client]:
     """A console that is mounted nowhere."""
-    with served(Starlette(routes=[Mount("/", console_app(semel, user=user))])) as address, client_of(address) as client:
+    app = Starlette(routes=[Mount("/", console_app(semel, user=user, consumers=consumers))])
+    with served(app) as address, client_of(address) as client:
         yield client
 
 
@@ -501,3 +510,116 @@ def test_a_page_says_what_was_not_looked_at_instead_of_nothing(monkeypatch: pyte
         assert "very many records in doubt, and only the oldest were looked at" in text
         assert "cannot be reconciled here" in text
         assert "<code>charge</code>" in text
+
+
+class CountsNothing(MemoryStore):
+    """A store that would find letters only by reading everything."""
+
+    capabilities = MemoryStore.capabilities - {Capability.COUNT}
+
+
+def fill_letters(semel: Semel) -> list[Consumer[Semel]]:
+    """Two consumers, of which each has a dead letter."""
+    consumers = [Consumer(semel, name, max_attempts=1, unknown="dead_letter") for name in ("billing", "shipping")]
+    for consumer in consumers:
+        consumer.handle(Event(type="order.placed", source="/shop", id="e-1", data={}))
+    return consumers
+
+
+class Losing(MemoryStore):
+    """A store whose answers to some operations are lost: they are carried out, and nobody hears of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loses: tuple[type, ...] = ()
+        self.after = 0
+
+    def apply(self, operations: Sequence[Operation]) -> Answers:
+        """The answers, or none."""
+        answers = super().apply(operations)
+        if any(isinstance(operation, self.loses) for operation in operations):
+            self.after -= 1
+            if self.after < 0:
+                raise StoreUnavailable("The store did not answer; whether it was recorded is not known.")
+        return answers
+
+
+def _lose() -> None:
+    raise Lost
+
+
+def cancel_both(store: Losing, loses: tuple[type, ...], after: int) -> tuple[str, str, list[str]]:
+    """What came of cancelling two records, what the audit chain says of it, and how the records are."""
+    semel = Semel(store)
+    for key in ("one", "two"):
+        with suppress(Lost):
+            semel.run(key, _lose, operation="probe", fingerprint=None, policy=HOLD)
+    with alone(semel, lambda _: User("adam", {"admin"})) as client:
+        references = "".join(f"&target={record.reference}" for record in semel.records())
+        text = client.get(f"/act?do=cancel{references}").text
+        form = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', text)
+        store.loses, store.after = loses, after
+        given: dict[str, list[str]] = {"reason": ["gone"]}
+        for name, value in form:
+            given.setdefault(name, []).append(value)
+        came = client.post("/act", data=given, headers=SAME).text
+        store.loses = ()
+        chain = client.get("/audit").text
+    return came, chain, [record.status for record in semel.records()]
+
+
+def test_a_decision_whose_answer_was_lost_is_not_called_refused() -> None:
+    came, chain, statuses = cancel_both(Losing(), (Resolve,), after=1)
+    assert statuses == ["cancelled", "cancelled"]
+    assert "1 of 2 done, 1 without an answer" in came
+    assert "refused" not in came
+    assert "refused" not in chain
+    assert "interrupted" in chain
+
+
+def test_what_was_done_before_the_store_went_away_is_told() -> None:
+    came, _, statuses = cancel_both(Losing(), (AppendEntry,), after=2)
+    assert sorted(statuses) == ["cancelled", "in_doubt"]
+    assert "1 of 2 done, 1 without an answer" in came
+
+
+def test_a_consumer_whose_letters_were_not_looked_at_is_not_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    semel = Semel("memory://")
+    with alone(semel, lambda _: User("vera", {"viewer"}), fill_letters(semel)) as client:
+        monkeypatch.setattr("semel.server.attention.MOST_ON_A_PAGE", 1)
+        text = client.get("/events").text
+    assert "consumer=shipping" in text
+    assert "Consumers without letters" not in text
+    assert "only the oldest were looked at" in text
+
+
+def test_a_store_that_does_not_look_for_letters_does_not_say_who_has_none() -> None:
+    semel = Semel(CountsNothing())
+    with alone(semel, lambda _: User("vera", {"viewer"}), fill_letters(semel)) as client:
+        text = client.get("/events").text
+    assert "Not looked for." in text
+    assert "Consumers known here" in text
+    assert "Consumers without letters" not in text
+
+
+async def _park(semel: AsyncSemel, scope: str) -> None:
+    class Refuses:
+        async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+            return [ValueError("no such exchange") for _ in events]
+
+    outbox = Outbox(semel)
+    await outbox.add(Event(type="order.lost", source="/shop", id=scope, data={}), scope=scope, autonomous=True)
+    await Relay(outbox, Refuses(), max_attempts=1).run_once()
+
+
+def test_events_that_were_not_looked_at_are_not_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    semel = AsyncSemel("memory://")
+    for scope in ("globex", "acme"):
+        run_apart(_park(semel, scope))
+    monkeypatch.setattr("semel.server.console.pages.events.PAGE", 1)
+    monkeypatch.setattr("semel.server.actions.events._LOOKED_AT", 0)
+    with alone(semel, lambda _: User("anna", {"viewer"}, scopes={"acme"})) as client:
+        first = client.get("/events/parked").text
+        assert "Nothing is parked" not in first
+        (onward,) = re.findall(r'rel="next" href="([^"]+)"', first)
+        assert "order.lost" in client.get(onward.replace("&amp;", "&")).text

@@ -15,6 +15,8 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page, expect
 
 from semel import AsyncSemel, Policy, Semel, errors
+from semel.batch import Batches
+from semel.events import Consumer, Event
 from semel.server.process import make_server_app
 from semel.server.settings import ServerSettings
 from tests.effort import FULL
@@ -100,11 +102,47 @@ def test_the_words_of_a_chart_can_be_read_and_do_not_meet(reader: Reader, width:
 
 @pytest.mark.parametrize("width", [390, 1000, 1280, 1920])
 def test_the_figures_of_each_operation_are_not_cut_off(reader: Reader, width: int) -> None:
+    name = "shop.checkout.payments.charge_card"
+    reader.site.semel.run("k", lambda: 1, operation=name, scope="acme", fingerprint=None)
     page = reader.opens("/overview")
     page.set_viewport_size({"width": width, "height": 800})
     table = page.locator("[data-live=by-operation]")
     assert table.evaluate("part => part.scrollWidth <= part.clientWidth")
     expect(table.locator("tbody tr").first).to_contain_text("ms")
+
+
+LONG: Final = "0123456789abcdef" * 8
+"""A name without a place to break it, such as a digest."""
+
+
+@pytest.fixture(scope="module")
+def long_names(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Page, str]]:
+    """A console in which whatever has a name has a long one, and where it is."""
+
+    def fail() -> None:
+        raise Lost(LONG)
+
+    about = {"process_instance": LONG, "business_key": LONG}
+    with Semel(tmp_path_factory.mktemp("long") / "shop.db") as semel:
+        with suppress(Lost, errors.SemelError):
+            policy = Policy(in_doubt="hold")
+            semel.run(LONG, fail, operation=LONG, scope=LONG, fingerprint=None, policy=policy, about=about)
+        Batches(semel, LONG).start(LONG, [{"id": LONG}], operation=LONG, item_id="id").pause(LONG)
+        with served(make_app(semel)) as address:
+            page = browser.new_page()
+            yield page, f"{address}/viewer"
+            page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("place", ["/", f"/process?instance={LONG}", f"/batch?scope={LONG}&batch={LONG}", "/batches"])
+def test_a_long_name_makes_no_page_wider_than_the_window(long_names: tuple[Page, str], place: str, width: int) -> None:
+    page, address = long_names
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(address + place)
+    page.wait_for_load_state()
+    expect(page.locator("main")).to_contain_text(LONG)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 LINES: Final = """
@@ -233,6 +271,19 @@ def test_an_overview_that_was_empty_is_drawn_once_something_runs(browser: Browse
         semel.run("first", lambda: 1, operation="charge", fingerprint=None)
         expect(page.locator("svg.chart").first).to_be_visible()
         page.close()
+
+
+def test_a_consumer_is_not_said_to_have_no_letters_once_it_has_one(browser: Browser, tmp_path: Path) -> None:
+    with Semel(tmp_path / "shop.db") as semel:
+        consumer = Consumer(semel, "billing", max_attempts=1, unknown="dead_letter")
+        with served(make_app(semel, [consumer])) as address:
+            page = browser.new_page()
+            page.goto(f"{address}/viewer/events")
+            expect(page.locator("main")).to_contain_text("Consumers without letters")
+            consumer.handle(Event(type="order.placed", source="/shop", id="e-1", data={}))
+            expect(page.get_by_role("group", name="Dead letters by consumer")).to_contain_text("billing")
+            expect(page.locator("main")).not_to_contain_text("Consumers without letters")
+            page.close()
 
 
 def test_rows_that_come_to_an_empty_page_can_be_chosen_and_decided_about(reader: Reader) -> None:

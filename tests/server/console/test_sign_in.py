@@ -77,6 +77,17 @@ def test_somebody_signs_in_decides_and_signs_out(secret: str, page: Page) -> Non
     expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
 
 
+def test_somebody_signs_out_on_the_page_of_a_body(secret: str, page: Page) -> None:
+    page.get_by_label("Token").fill(secret)
+    page.get_by_role("button", name="Sign in").click()
+    page.goto(f"{page.url}records?operation=balance")
+    page.locator("tbody a").first.click()
+    page.get_by_role("link", name="Show the body").click()
+    expect(page.locator("pre").first).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading")).to_have_text("Sign in to semel")
+
+
 def test_a_page_says_so_once_its_session_has_ended(secret: str, page: Page) -> None:
     page.get_by_label("Token").fill(secret)
     page.get_by_role("button", name="Sign in").click()

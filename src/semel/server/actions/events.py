@@ -308,7 +308,7 @@ def check_processed(disposition: Disposition) -> None:
     if status in ("processed", "duplicate", "ignored"):
         return
     if status == "unavailable":
-        raise Unavailable("The store did not answer.")
+        raise Unavailable("The store did not answer.", may_have_happened=True)
     then = ""
     if status == "in_doubt" and disposition.reference is not None:
         then = f" Decide about its record {disposition.reference[:16]}."

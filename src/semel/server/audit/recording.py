@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from semel.core.operators.chain import Phase
 from semel.errors import SemelError
 from semel.server.audit.flows import AuditEntry, AuditFlows, NewEntry
+from semel.server.refusals import Unavailable, refusal_of
 
 _LOG: Final = logging.getLogger("semel.audit")
 
@@ -39,9 +40,14 @@ class RecordedAction:
 
 
 def name_failure(error: BaseException) -> str:
-    """What an error is called in the chain: its kind, and never its text, which may hold what it was about."""
+    """What an error is called in the chain: its kind, and never its text, which may hold what it was about.
+
+    What a store was asked for and did not answer may have happened, so it is not called refused.
+    """
     if isinstance(error, SemelError):
-        return f"refused: {error.code}"
+        told = refusal_of(error)
+        is_known = not (isinstance(told, Unavailable) and told.may_have_happened)
+        return f"refused: {error.code}" if is_known else "interrupted"
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
         return "interrupted"
     return f"failed: {type(error).__name__}"

@@ -6,7 +6,6 @@ number of records nor what is in them.
 
 from __future__ import annotations
 
-import textwrap
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -279,13 +278,17 @@ def draw_duplicates(sample: Sample) -> Chart:
     for place, one in enumerate(figures):
         y = place * 34 + 4
         words = f"{show_number(one.number)} + {show_number(one.replays)}"
-        chart.texts.append(Text(0, y + 10, textwrap.shorten(one.name, _LONGEST_NAME, placeholder="…"), look="label"))
+        chart.texts.append(Text(0, y + 10, _shorten(one.name), look="label"))
         chart.texts.append(Text(_WIDTH, y + 10, words, "end"))
         runs, repeats = (_WIDTH * number / most for number in (one.number, one.replays))
         chart.bars.append(Bar(0, y + 15, round(runs, 1), 9, "good", 2))
         if one.replays:
             chart.bars.append(Bar(round(runs + 1, 1), y + 15, round(max(repeats - 1, 1), 1), 9, "warn", 2))
     return chart
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def meter(parts: Sequence[tuple[str, int]], total: int) -> list[dict[str, object]]:

@@ -25,7 +25,7 @@ CONTENT_POLICY: Final = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 BODY_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """For pages that show what others have written: no script at all, not even our own."""
 _HEADERS: Final = {

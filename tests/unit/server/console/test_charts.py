@@ -7,10 +7,10 @@ from semel.core.record import Record
 from semel.server.console.charts import Sample, draw_all, meter
 
 
-def make_sample(number: int) -> Sample:
+def make_sample(number: int, name: str = "op") -> Sample:
     with Semel("memory://") as semel:
         for each in range(number):
-            semel.run(f"k{each}", lambda: None, operation=f"op-{each % 12}", fingerprint=None)
+            semel.run(f"k{each}", lambda: None, operation=f"{name}-{each % 12}", fingerprint=None)
         records: list[Record] = list(semel.records())
     return Sample(records, datetime.now(UTC) + timedelta(minutes=1), is_all=True)
 
@@ -34,6 +34,11 @@ def test_one_record_is_enough_for_a_chart() -> None:
     sample = make_sample(1)
     assert len(draw_all(sample)) == 3
     assert sample.duplicate_share == "0 %"
+
+
+def test_a_long_name_is_known_by_its_beginning() -> None:
+    _, _, duplicates = draw_all(make_sample(1, "shop.invoicing.services.InvoiceService.send_invoice"))
+    assert duplicates.texts[0].words == "shop.invoicing.services.InvoiceService.send_i…"
 
 
 def test_a_meter_is_as_wide_as_its_parts() -> None:

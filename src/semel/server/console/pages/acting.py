@@ -14,13 +14,14 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from semel.core.record import Cancelled, DidNotHappen, Failed, Happened, Record
+from semel.errors import SemelError
 from semel.server.access import Permission
 from semel.server.actions.events import check_processed
 from semel.server.console.deeds import DEEDS, Deed, fitting_deeds, is_live, why_not
 from semel.server.console.pages.bulk import ask_for_all
 from semel.server.console.pages.forms import MOST, Given, check_form, read_form, read_number, read_value
 from semel.server.console.view import View, query_text
-from semel.server.refusals import Forbidden, Invalid, Refused
+from semel.server.refusals import Forbidden, Invalid, Refused, Unavailable, refusal_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What came of one target."""
+    """What came of one target; where the store did not answer, it may be done all the same."""
 
     target: Target
     words: str
     is_done: bool
+    is_known: bool = True
 
 
 def choices_for(view: View, record: Record) -> list[Deed]:
@@ -106,7 +108,8 @@ async def carry_out(view: View) -> Response:
     is_gone = plan.deed.name == "erase" and view.user.scopes is not None  # it has lost its scope
     if len(came) == 1 and came[0].is_done and plan.deed.kind == "record" and not is_gone:
         return view.redirect(came[0].target.place, done=plan.deed.name)
-    return view.page("acted.html", here="", plan=plan, came=came, done=sum(one.is_done for one in came))
+    done, unknown = sum(one.is_done for one in came), sum(not one.is_known for one in came)
+    return view.page("acted.html", here="", plan=plan, came=came, done=done, unknown=unknown)
 
 
 async def make_plan(view: View, given: Given) -> Plan:
@@ -315,5 +318,9 @@ async def _change_batch(view: View, name: str, scope: str, batch: str, reason: s
 async def _try(work: Callable[[Target], Awaitable[str]], target: Target) -> Came:
     try:
         return Came(target, await work(target), is_done=True)
-    except Refused as refused:
-        return Came(target, refused.message, is_done=False)
+    except SemelError as error:
+        refused = refusal_of(error)
+        if not isinstance(refused, Refused):
+            raise
+        may_be_done = isinstance(refused, Unavailable) and refused.may_have_happened
+        return Came(target, refused.message, is_done=False, is_known=not may_be_done)

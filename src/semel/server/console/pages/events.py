@@ -56,19 +56,22 @@ async def show_events(view: View) -> Response:
         view.actions.demand(view.user, Permission.LIST)  # a user of some scopes sees no streams, which have none
     letters: tuple[Kind, ...] = ("dead_letter",)
     needs = await needs_of(view.actions, view.user, letters)
+    has_letters, is_cut = view.actions.has(Capability.LETTERS), "dead_letter" in needs.cut
     return view.page(
         "events.html",
         here="/events",
         streams=streams,
         letters=[need for need in needs.needs if need.kind == "dead_letter"],
-        consumers=_consumers_without_letters(view, needs.needs),
-        has_letters=view.actions.has(Capability.LETTERS),
+        consumers=_other_consumers(view, needs.needs),
+        has_letters=has_letters,
+        is_cut=is_cut,
+        is_whole=has_letters and not is_cut and not needs.not_looked_for,
         has_outbox=view.actions.has(Capability.OUTBOX),
         not_looked_for=needs.not_looked_for,
     )
 
 
-def _consumers_without_letters(view: View, needs: tuple[Need, ...]) -> list[str]:
+def _other_consumers(view: View, needs: tuple[Need, ...]) -> list[str]:
     return sorted(set(view.actions.consumers) - {need.operation for need in needs if need.kind == "dead_letter"})
 
 
