@@ -42,12 +42,19 @@ WITH before AS MATERIALIZED (SELECT pg_current_snapshot()::text AS seen)
 SELECT before.seen FROM before
 CROSS JOIN {rebase_function}(?::text, ?::integer, ?::integer, ?::text::pg_snapshot, ?::bigint);
 
--- The fence: of two that save after the same row, one finds the primary key taken.
+-- The fence: of two that save after the same row, one finds the primary key taken; who comes so late that the rows of the
+-- other are forgotten finds newer ones.
 -- part: saving
 INSERT INTO {cursor_table} (stream, part, parts, number, seen, floor, until, at, token, cluster, saved_us)
-VALUES (
-    ?::text, ?::integer, ?::integer, ?::bigint, ?::text::pg_snapshot, ?::bigint, ?::text::pg_snapshot, ?::bigint,
-    ?::bytea, ?::bigint, {clock}
+SELECT n.*, {clock} FROM (
+    VALUES (
+        ?::text, ?::integer, ?::integer, ?::bigint, ?::text::pg_snapshot, ?::bigint, ?::text::pg_snapshot, ?::bigint,
+        ?::bytea, ?::bigint
+    )
+) AS n(stream, part, parts, number, seen, floor, until, at, token, cluster)
+WHERE NOT EXISTS (
+    SELECT 1 FROM {cursor_table} AS c
+    WHERE c.stream = n.stream AND c.part = n.part AND c.parts = n.parts AND c.number > n.number
 )
 ON CONFLICT DO NOTHING RETURNING saved_us AS now
 

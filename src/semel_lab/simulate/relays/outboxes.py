@@ -262,7 +262,7 @@ class SnapshotServer(_Server):
 
     def _save(self, _stream: str, part: int, parts: int, number: int, *values: Any) -> list[Row]:
         log = self._cursors.setdefault((parts, part), {})
-        if number in log:
+        if log and number <= max(log):
             return []
         log[number] = values
         self._write()
