@@ -298,6 +298,27 @@ class TestOnRabbitmqAlone:
             await ledger.has(1)
         assert await bench.unsettled() == 0
 
+    async def test_what_waits_in_a_queue_that_somebody_has_deleted_comes_again_all_the_same(
+        self, bench: RabbitBench
+    ) -> None:
+        ledger, failed = Ledger(), set[str]()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun")
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            if event.id not in failed:
+                failed.add(event.id)
+                raise LookupError("not yet")
+            await ledger.add(event.id)
+
+        async with bench.listen(consumer):
+            await publish(bench, an_event(1))
+            await ledger.has(1)
+            await bench.channel.queue_delete(f"{bench.name}.semel-retry.64")
+            await publish(bench, an_event(2))
+            await ledger.has(2)
+        assert ledger.ids == ["e-1", "e-2"]
+
     async def test_what_is_not_confirmed_to_be_delayed_comes_again_all_the_same(
         self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -295,7 +295,11 @@ class DelayQueues:
         self._lock = asyncio.Lock()
 
     async def publish(self, body: bytes, properties: commands.Basic.Properties, queue: str, after: timedelta) -> None:
-        """Send a message so that it comes to `queue` after a while; waits for the confirmation."""
+        """Send a message so that it comes to `queue` after a while; waits for the confirmation.
+
+        Raises:
+            PublishError: somebody has deleted the queue for messages that wait; the next one makes it again.
+        """
         milliseconds = _round_up(after)
         name = f"{queue}.semel-retry.{milliseconds}"
         async with self._lock:
@@ -305,7 +309,13 @@ class DelayQueues:
             if name not in self._declared:
                 await self._channel.queue_declare(name, durable=True, arguments=_delay_arguments(queue, milliseconds))
                 self._declared.add(name)
-        await self._channel.basic_publish(body, routing_key=name, properties=_waiting(properties))
+            channel = self._channel
+        try:
+            # Otherwise the broker would confirm what it has no queue for.
+            await channel.basic_publish(body, routing_key=name, properties=_waiting(properties), mandatory=True)
+        except PublishError:
+            self._declared.discard(name)
+            raise
 
 
 def _waiting(properties: commands.Basic.Properties) -> commands.Basic.Properties:
