@@ -10,7 +10,10 @@ from typing import Any
 
 import aiormq
 import pytest
+from aiormq.abc import ChannelFrame
 from pamqp import commands
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
 
 from semel import AsyncSemel
 from semel.errors import UsageError
@@ -318,6 +321,26 @@ class TestOnRabbitmqAlone:
             await publish(bench, an_event(2))
             await ledger.has(2)
         assert ledger.ids == ["e-1", "e-2"]
+
+    async def test_a_message_whose_headers_the_client_cannot_write_comes_again_all_the_same(
+        self, bench: RabbitBench
+    ) -> None:
+        headers, body = an_event().to_headers()
+        # Text of another producer that is not UTF-8: the client reads it, and cannot write it.
+        properties = commands.Basic.Properties(headers={**headers, "x-origin": "~~"})
+        frames: list[Any] = [
+            commands.Basic.Publish(routing_key=bench.name),
+            ContentHeader(properties=properties, body_size=len(body)),
+        ]
+        channel = bench.channel
+        sent = ChannelFrame.marshall(channel.number, [*frames, ContentBody(body)])
+        payload = sent.payload.replace(b"~~", b"\xff\xfe")
+        channel.delivery_tag += 1
+        await channel.write_queue.put(ChannelFrame(payload=payload, should_close=False))
+        ledger = Ledger()
+        async with bench.listen(a_consumer_that_fails_once(ledger)):
+            await ledger.has(1)
+        assert await bench.unsettled() == 0
 
     async def test_what_is_not_confirmed_to_be_delayed_comes_again_all_the_same(
         self, bench: RabbitBench, monkeypatch: pytest.MonkeyPatch
