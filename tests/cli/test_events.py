@@ -100,6 +100,13 @@ def test_a_consumer_without_dead_letters_says_so(database: Database, call: Run) 
     assert (done.returncode, done.stdout.strip()) == (0, "No dead letters.")
 
 
+def test_whoever_names_the_object_and_not_the_consumer_is_told_so(database: Database, call: Run) -> None:
+    fail_events(database, "e-1")
+    done = call("events", "dead", "billing:consumer", database.url)
+    assert (done.returncode, done.stdout.strip()) == (0, "No dead letters.")
+    assert done.stderr == "billing:consumer is taken for the name that Consumer(…) was given, not for MODULE:CONSUMER\n"
+
+
 def test_dead_letters_are_chosen_by_what_they_are(database: Database, call: Run) -> None:
     fail_events(database, "e-1", "e-2")
     for option, value in (("--reason", "rejected"), ("--type", "other"), ("--subject", "c-8"), ("--before", "1h")):

@@ -14,6 +14,7 @@ from typing import Any
 import nats as client
 import pytest
 from nats.js.api import AckPolicy, ConsumerConfig
+from nats.protocol.command import hpub_cmd
 
 from semel import AsyncSemel
 from semel.errors import UsageError
@@ -278,6 +279,27 @@ class TestOnNatsAlone:
         ):
             await until(is_passed_on, "the broker has the dead letter")
         assert "Semel-Reason" not in (await bench.context.get_msg(bench.dead, 1)).headers
+
+    async def test_what_a_message_told_its_stream_is_not_told_the_one_for_dead_letters(self, bench: NatsBench) -> None:
+        headers, body = an_event().to_headers()
+        told = {"Nats-Expected-Stream": bench.name, "Nats-Msg-Id": "m-1", "not/a/token": "x", "x-origin": "plant"}
+        lines = "".join(f"{name}: {text}\r\n" for name, text in {**headers, **told}.items())
+        connection = bench.context._nc
+        written = f"NATS/1.0\r\n{lines}\r\n".encode()  # the client would not write all of these
+        await connection._send_command(hpub_cmd(f"{bench.name}.registered", "", written, body))
+        await connection.flush()
+
+        async def is_passed_on() -> bool:
+            return await bench.passed_on() == ["e-1"]
+
+        async with (
+            AsyncSemel(MemoryStore()) as semel,
+            bench.listen(Consumer(semel, "billing", unknown="dead_letter")),
+        ):
+            await until(is_passed_on, "the broker has the dead letter")
+        passed_on = (await bench.context.get_msg(bench.dead, 1)).headers
+        assert passed_on["x-origin"] == "plant"
+        assert not {"Nats-Expected-Stream", "Nats-Msg-Id", "not/a/token"} & set(passed_on)
 
     async def test_an_event_that_its_stream_does_not_take_is_an_error_of_that_event_alone(
         self, bench: NatsBench

@@ -12,9 +12,19 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from semel import AsyncSemel
-from semel.core.events.outbox import MeasureLag, OpenCursor, PeekEvents, StreamPart
+from semel.core.events.outbox import (
+    CursorLost,
+    MeasureLag,
+    OpenCursor,
+    PeekEvents,
+    PurgeEvents,
+    ReadEvents,
+    SaveCursor,
+    StreamPart,
+)
 from semel.errors import StoreUnavailable
 from semel.events import Backoff, Outbox, Relay
 from semel.stores.postgresql.dialect import PostgresDialect
@@ -339,6 +349,43 @@ def test_a_standby_is_refused_and_goes_on_once_it_is_promoted(start_postgresql: 
                 await _relay(promoted.semel(), broker).run_once()
                 assert broker.got == ["before", "waiting", "after"]
                 await _relay(promoted.semel(), broker)._ask(MeasureLag("default", 10))
+
+            play(go_on, promoted)
+
+
+def test_what_a_relay_remembers_of_a_primary_counts_on_no_standby_that_is_promoted(
+    start_postgresql: Start,
+) -> None:
+    with start_postgresql() as primary:
+        place = place_at("postgresql", primary.new_database())
+        broker = Broker()
+        remembered: list[Any] = []
+
+        async def read() -> None:
+            await add(Outbox(place.semel()), "before")
+            relay = _relay(place.semel(), broker)
+            cursor = (await relay._ask(OpenCursor(StreamPart("default"), bytes(16)))).cursor
+            remembered.append((await relay._ask(ReadEvents(cursor, 10))).cursor)
+
+        play(read, place)
+        with running_standby(primary) as standby:
+            standby.catch_up()
+            url = place.url.replace(f":{primary.port}/", f":{standby.port}/")
+            primary.stop()
+            standby.promote()
+            promoted = place_at("postgresql", url)
+
+            async def go_on() -> None:
+                # As the primary would say after transactions that have not come over: their numbers are given again.
+                (cursor,) = (replace(one, seen="9999:9999:", at=0, until=None) for one in remembered)
+                await add(Outbox(promoted.semel()), "after")
+                relay = _relay(promoted.semel(), broker)
+                with pytest.raises(StoreUnavailable, match="another server"):
+                    await relay._ask(ReadEvents(cursor, 10))
+                assert (await relay._ask(PurgeEvents(replace(cursor, floor=9), 0, 10))).count == 0
+                assert await relay._ask(SaveCursor(cursor, ())) == CursorLost()
+                await relay.run_once()
+                assert broker.got == ["before", "after"]
 
             play(go_on, promoted)
 

@@ -10,7 +10,10 @@ from typing import Any
 
 import aiormq
 import pytest
+from aiormq.abc import ChannelFrame
 from pamqp import commands
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
 
 from semel import AsyncSemel
 from semel.errors import UsageError
@@ -295,6 +298,47 @@ class TestOnRabbitmqAlone:
         await bench.channel.queue_declare(f"{bench.name}.semel-retry.64", durable=True)
         await publish(bench, an_event())
         async with bench.listen(consumer):
+            await ledger.has(1)
+        assert await bench.unsettled() == 0
+
+    async def test_what_waits_in_a_queue_that_somebody_has_deleted_comes_again_all_the_same(
+        self, bench: RabbitBench
+    ) -> None:
+        ledger, failed = Ledger(), set[str]()
+        consumer: Consumer[AsyncSemel] = Consumer(AsyncSemel(MemoryStore()), "billing", backoff=SOON, in_doubt="rerun")
+
+        @consumer.on("registered")
+        async def registered(event: Event) -> None:
+            if event.id not in failed:
+                failed.add(event.id)
+                raise LookupError("not yet")
+            await ledger.add(event.id)
+
+        async with bench.listen(consumer):
+            await publish(bench, an_event(1))
+            await ledger.has(1)
+            await bench.channel.queue_delete(f"{bench.name}.semel-retry.64")
+            await publish(bench, an_event(2))
+            await ledger.has(2)
+        assert ledger.ids == ["e-1", "e-2"]
+
+    async def test_a_message_whose_headers_the_client_cannot_write_comes_again_all_the_same(
+        self, bench: RabbitBench
+    ) -> None:
+        headers, body = an_event().to_headers()
+        # Text of another producer that is not UTF-8: the client reads it, and cannot write it.
+        properties = commands.Basic.Properties(headers={**headers, "x-origin": "~~"})
+        frames: list[Any] = [
+            commands.Basic.Publish(routing_key=bench.name),
+            ContentHeader(properties=properties, body_size=len(body)),
+        ]
+        channel = bench.channel
+        sent = ChannelFrame.marshall(channel.number, [*frames, ContentBody(body)])
+        payload = sent.payload.replace(b"~~", b"\xff\xfe")
+        channel.delivery_tag += 1
+        await channel.write_queue.put(ChannelFrame(payload=payload, should_close=False))
+        ledger = Ledger()
+        async with bench.listen(a_consumer_that_fails_once(ledger)):
             await ledger.has(1)
         assert await bench.unsettled() == 0
 

@@ -292,7 +292,7 @@ def _() -> AbstractContextManager[Any]:
     right: Any = SnapshotServer._purge
 
     def purge(self: Any, after: int, _floor: int, *others: Any) -> Any:
-        return right(self, after, self.last, *others[:-2], "99999:99999:", others[-1])
+        return right(self, after, self.last, *others[:-3], "99999:99999:", *others[-2:])
 
     return swapped(SnapshotServer, "_purge", purge)
 

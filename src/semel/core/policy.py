@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from semel.core.key import is_internal
 from semel.errors import PolicyInvalid, SemelError, UsageError
 from semel.validation import Duration, refuses_unknown, to_timedelta
 
@@ -124,7 +125,7 @@ class DeclaredOperations:
     Args:
         declared: for each declared operation the fields of its policy that are set.
         common: fields for every declared operation that neither its own table nor the code sets.
-        strict: whether an operation that is not declared is refused.
+        strict: whether an operation that is not declared is refused, unless it is one of semel's own.
     """
 
     declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -146,7 +147,7 @@ class DeclaredOperations:
         """
         changes = self.declared.get(operation)
         if changes is None:
-            if self.strict:
+            if self.strict and not is_internal(operation):
                 message = (
                     f"The operation {operation!r} is not declared; nothing ran. Give it a table "
                     f'[operations."{operation}"] in the settings file, or set strict = false there.'

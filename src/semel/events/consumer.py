@@ -50,7 +50,7 @@ class Consumer(Generic[S]):
         scope: for whom, or a callable that says so of an event.
         about: what people search by, as a callable of the event; by default the subject.
         policy: fields of the policy. Here `max_attempts` is 5 and then an event becomes a dead letter, `keep_for` is 30
-            days, and `when_running` is "reject".
+            days, and `when_running` is "reject". What a settings file says of the operation `event:` and the name wins.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Consumer(Generic[S]):
         self._handlers = self._make_handlers()
         fields: PolicyFields = {"when_running": "reject", "keep_for": KEEP_FOR, "max_attempts": MAX_ATTEMPTS}
         fields |= policy
-        settled = engine.policy_of(None, fields)
+        settled = engine.policy_for(operation_of(self.name), None, fields)
         settings = Settings(
             name=self.name,
             policy=_with_own_errors(settled, unknown),

@@ -86,6 +86,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
         safe: the same of the last reading that was followed by a save.
         turns: how many batches in a row were full.
         cluster: which server `seen` and `until` are of.
+        server: where the part was opened, and since when that runs, where the store tells it.
     """
 
     part: StreamPart
@@ -100,6 +101,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     safe: int = 0
     turns: int = 0
     cluster: int = 0
+    server: int = 0
 
     def following(self, saved: Cursor) -> Cursor:
         """The cursor of what was read before `saved` was saved, to be saved after it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -56,6 +57,8 @@ _NOT_CONFIRMED: Final = (
     "NATS could not be reached, or did not confirm in time ({}); what was not confirmed has to be published again."
 )
 _NO_RESPONDERS: Final = "503"
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What the client takes for the name of a header."""
 _NOT_IN_NAMES: Final = ".*>/\\ \t\r\n"
 _LOST: Final = (NatsError, OSError, asyncio.TimeoutError)
 
@@ -413,8 +416,7 @@ class _Subscription(Subscription):
 
     async def dead_letter(self, message: Message, disposition: Disposition) -> None:
         if self._dead_letter_subject is not None:
-            headers = dict(message.headers)
-            headers.pop("Nats-Msg-Id", None)  # in the same stream it would be taken for a repeat
+            headers = _headers_of_copy(message.headers)
             told = {**headers, "Semel-Reason": disposition.status, "Semel-Reference": disposition.reference or ""}
             if len(message.body) + size_of(told) <= self._connection.max_payload:
                 headers = told  # with more the server would close the connection, again and again
@@ -426,6 +428,20 @@ class _Subscription(Subscription):
                 await self.retry(message, timedelta(seconds=5))
                 return
         await self._say(message, b"+TERM")
+
+
+def _headers_of_copy(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that go with the copy of a message.
+
+    What was said to the server (`Nats-…`) is not said again: the message id would have the copy taken for a repeat, and
+    what is demanded of one stream the other would refuse for ever. So would the client, which reads more names than it
+    writes.
+    """
+    return {
+        name: text
+        for name, text in headers.items()
+        if _HEADER_NAME.fullmatch(name) and not name.lower().startswith("nats-")
+    }
 
 
 def check_acknowledgements(info: ConsumerInfo, name: str) -> None:

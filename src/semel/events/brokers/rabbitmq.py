@@ -295,9 +295,28 @@ class DelayQueues:
         self._lock = asyncio.Lock()
 
     async def publish(self, body: bytes, properties: commands.Basic.Properties, queue: str, after: timedelta) -> None:
-        """Send a message so that it comes to `queue` after a while; waits for the confirmation."""
+        """Send a message so that it comes to `queue` after a while; waits for the confirmation.
+
+        Raises:
+            PublishError: somebody has deleted the queue for messages that wait; the next one makes it again.
+            Unwritable: the client can read such a message, and cannot write it.
+        """
         milliseconds = _round_up(after)
         name = f"{queue}.semel-retry.{milliseconds}"
+        try:
+            channel = await self._open(name, queue, milliseconds)
+            # Were it not mandatory, the broker would confirm what it has no queue for.
+            await channel.basic_publish(body, routing_key=name, properties=_waiting(properties), mandatory=True)
+        except PublishError:
+            self._declared.discard(name)
+            raise
+        except _LOST:
+            raise
+        except Exception as error:
+            raise Unwritable(f"it cannot be written again ({type(error).__name__})") from error
+
+    async def _open(self, name: str, queue: str, milliseconds: int) -> AbstractChannel:
+        """A channel, and the queue of this name."""
         async with self._lock:
             if self._channel is None or self._channel.is_closed:
                 self._channel = await self._connection.channel(publisher_confirms=True)
@@ -305,7 +324,7 @@ class DelayQueues:
             if name not in self._declared:
                 await self._channel.queue_declare(name, durable=True, arguments=_delay_arguments(queue, milliseconds))
                 self._declared.add(name)
-        await self._channel.basic_publish(body, routing_key=name, properties=_waiting(properties))
+            return self._channel
 
 
 def _waiting(properties: commands.Basic.Properties) -> commands.Basic.Properties:
@@ -394,6 +413,8 @@ def unless_lost() -> Iterator[None]:
     """Leave out what is said over a connection that is gone: the broker delivers again what it was not told of."""
     try:
         yield
+    except Unwritable as error:
+        log.warning("a message is given back without a delay: %s", error)
     except _LOST as error:
         log.debug("RabbitMQ was not told: %s", error)
     except asyncio.CancelledError:
@@ -535,7 +556,7 @@ class RabbitPublisher:
 
 
 class Unwritable(Exception):
-    """An event is not what the frames of the protocol can hold."""
+    """An event, or a message that has to wait, is not what the client can put into frames of the protocol."""
 
 
 class _Outgoing:

@@ -7,6 +7,8 @@
   snapshot was taken: whoever has a lower position then has a lower number than that write, and the snapshot
   names it.
 - The snapshots are worth nothing on a standby, which is refused, nor in another cluster, for which they are made anew.
+- What a relay remembers counts on the server where it opened its part. On another one, as after a promotion, or after a
+  restart, it opens the part again.
 """
 
 from __future__ import annotations
@@ -119,9 +121,10 @@ class PostgresOutbox:
                 "A standby cannot tell which transactions are open, so a relay there would lose events; nothing was "
                 "read. Give the address of the primary."
             )
-        known = [(StreamPart(part.stream, row[4], row[5]), row[6:]) for row in rows if row[4] is not None]
+        known = [(StreamPart(part.stream, row[4], row[5]), row[6:12]) for row in rows if row[4] is not None]
         number = next((row[0] for other, row in known if other == part), 0)
         cursor = replace(_cursor_of(part, known, cluster), number=number, token=operation.token, top=top)
+        cursor = replace(cursor, server=rows[0][12])
         if (yield from self._is_of_another_cluster(cursor, cluster, newest)):
             ((seen,),) = yield Command(
                 self._sql["rebase"], (part.stream, part.number, part.parts, cursor.seen, cursor.floor)
@@ -144,21 +147,30 @@ class PostgresOutbox:
         return cursor.cluster != cluster or _xmax(cursor.seen) > newest
 
     def read(self, cursor: Cursor, limit: int) -> Asking[EventBatch]:
-        """The next events of a window, or the first of a new one."""
+        """The next events of a window, or the first of a new one.
+
+        Raises:
+            StoreUnavailable: the part was opened on another server, or before this one was restarted.
+        """
         part, mine = cursor.part, (cursor.part.parts, cursor.part.number)
         at = cursor.at if cursor.until is not None else 0
         values = (
             *(cursor.seen, cursor.until, cursor.floor, at),
-            *(cursor.token, part.stream, part.number, part.parts),
+            *(cursor.token, part.stream, part.number, part.parts, cursor.server),
             *(cursor.floor, at, part.stream, *mine, limit),
             *(part.stream, *mine, limit),
             limit,
         )
         rows = yield Command(self._sql["batch"], values)
         until, top, is_mine = rows[0][:3]
+        if not rows[0][-1]:
+            raise StoreUnavailable(
+                "This is another server than the one where the relay opened its part, or that one was restarted, so "
+                "what it remembers may not count here; nothing was read. Try again: the part is opened anew."
+            )
         if not is_mine:
             return EventBatch((), cursor, is_last=True)  # as it was: nothing of this is published, nor to be deleted
-        events = tuple(stored_event(row[3], row[4:]) for row in rows if row[3] is not None)
+        events = tuple(stored_event(row[3], row[4:-1]) for row in rows if row[3] is not None)
         window = replace(cursor, until=until, top=top)
         if cursor.until is None:
             window = replace(window, next_floor=max(cursor.safe, cursor.floor))
@@ -175,7 +187,8 @@ class PostgresOutbox:
     def _save(self, cursor: Cursor, parked: Sequence[Values]) -> Asking[CursorSaved | CursorLost]:
         part, number = cursor.part, cursor.number + 1
         place = (part.stream, part.number, part.parts, number)
-        values = (*place, cursor.seen, cursor.floor, cursor.until, cursor.at, cursor.token, cursor.cluster)
+        seen = (cursor.seen, cursor.floor, cursor.until, cursor.at)
+        values = (*place, *seen, cursor.token, cursor.cluster, cursor.server)
         if parked:
             columns = tuple(list(column) for column in zip(*parked, strict=True))
             rows = yield Command(self._sql["save_and_park"], (*values, columns[0], *columns))
@@ -193,7 +206,7 @@ class PostgresOutbox:
         oldest = cursor.number - _KEPT_CURSORS
         yield Command(self._sql["forget_cursors"], (part.stream, part.number, part.parts, oldest))
         mine = (part.stream, part.parts, part.number)
-        values = (operation.after, operation.keep_us, cursor.floor, *mine, cursor.seen, operation.limit)
+        values = (operation.after, operation.keep_us, cursor.floor, *mine, cursor.seen, cursor.server, operation.limit)
         ((count, last),) = yield Command(self._sql["purge"], values)
         parked = 0
         if operation.keep_parked_us is not None:

@@ -15,13 +15,18 @@ SELECT now FROM d;
 -- name: riding
 , added AS ({adding})
 
+-- Which server this is, as long as it runs. What a relay remembers may be ahead of a standby that was promoted, or of a
+-- server that has crashed: there, numbers of transactions that it has seen are given to others.
+-- part: server
+(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+
 -- Where each part of a stream is, the newest row of each; whether this is a standby, on which no snapshot knows which
--- transactions are open; and the cluster, whose numbers of transactions the snapshots are of.
+-- transactions are open; the cluster, whose numbers of transactions the snapshots are of; and the server.
 -- name: cursors
 SELECT pg_is_in_recovery(), (SELECT system_identifier FROM pg_control_system()),
     pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
     (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}),
-    c.part, c.parts, c.number, c.seen::text, c.floor, c.until::text, c.at, c.cluster
+    c.part, c.parts, c.number, c.seen::text, c.floor, c.until::text, c.at, c.cluster, {server}
 FROM (SELECT 1) AS one LEFT JOIN LATERAL (
     SELECT DISTINCT ON (x.parts, x.part) x.* FROM {cursor_table} AS x WHERE x.stream = ?::text
     ORDER BY x.parts, x.part, x.number DESC
@@ -42,12 +47,19 @@ WITH before AS MATERIALIZED (SELECT pg_current_snapshot()::text AS seen)
 SELECT before.seen FROM before
 CROSS JOIN {rebase_function}(?::text, ?::integer, ?::integer, ?::text::pg_snapshot, ?::bigint);
 
--- The fence: of two that save after the same row, one finds the primary key taken.
+-- The fence: of two that save after the same row, one finds the primary key taken; who comes so late that the rows of the
+-- other are forgotten finds newer ones. What was read on another server is not saved here.
 -- part: saving
 INSERT INTO {cursor_table} (stream, part, parts, number, seen, floor, until, at, token, cluster, saved_us)
-VALUES (
-    ?::text, ?::integer, ?::integer, ?::bigint, ?::text::pg_snapshot, ?::bigint, ?::text::pg_snapshot, ?::bigint,
-    ?::bytea, ?::bigint, {clock}
+SELECT n.*, {clock} FROM (
+    VALUES (
+        ?::text, ?::integer, ?::integer, ?::bigint, ?::text::pg_snapshot, ?::bigint, ?::text::pg_snapshot, ?::bigint,
+        ?::bytea, ?::bigint
+    )
+) AS n(stream, part, parts, number, seen, floor, until, at, token, cluster)
+WHERE {server} = ?::bigint AND NOT EXISTS (
+    SELECT 1 FROM {cursor_table} AS c
+    WHERE c.stream = n.stream AND c.part = n.part AND c.parts = n.parts AND c.number > n.number
 )
 ON CONFLICT DO NOTHING RETURNING saved_us AS now
 
@@ -89,9 +101,10 @@ WITH w AS MATERIALIZED (
         ?::bigint AS floor, ?::bigint AS at, (
             SELECT c.token = ?::bytea FROM {cursor_table} AS c
             WHERE c.stream = ?::text AND c.part = ?::integer AND c.parts = ?::integer ORDER BY c.number DESC LIMIT 1
-        ) AS is_mine
+        ) AS is_mine, {server} = ?::bigint AS is_here
 )
-SELECT w.until::text, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}), w.is_mine, e.*
+SELECT w.until::text, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {outbox_sequence}), w.is_mine, e.*,
+    w.is_here
 FROM w LEFT JOIN LATERAL (
     SELECT * FROM (
         (
@@ -130,6 +143,7 @@ WITH w AS MATERIALIZED (SELECT {clock} AS now, ?::bigint AS after, ?::bigint AS 
         WHERE e.position > (SELECT after FROM w)
             AND e.position <= least(?::bigint, (SELECT young.position FROM young)) AND e.stream = ?::text {mine}
             AND e.added_us <= (SELECT now - keep_us FROM w) AND pg_visible_in_snapshot(e.xid, ?::text::pg_snapshot)
+            AND {server} = ?::bigint
         ORDER BY e.position LIMIT ?::bigint
     )
     RETURNING o.position

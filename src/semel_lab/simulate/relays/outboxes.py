@@ -28,6 +28,8 @@ _ERROR: Final = -4
 _SHARD: Final = 2
 _KEY: Final = 1 + EVENT_COLUMNS.index("ordering_key")
 """Columns of a parked row: its position, the columns of the event, the error, its message, attempts, the instant."""
+_SERVER: Final = 1
+"""There is one server, which is never another one: what is told of it is not compared."""
 
 
 class Transaction:
@@ -231,10 +233,10 @@ class SnapshotServer(_Server):
         head = (False, self._cluster, self._highest_ended + 1, self.last)
         newest = [(place, max(log), log[max(log)]) for place, log in sorted(self._cursors.items())]
         rows: list[Row] = [
-            (*head, part, parts, number, seen, floor, until, at, cluster)
+            (*head, part, parts, number, seen, floor, until, at, cluster, _SERVER)
             for (parts, part), number, (seen, floor, until, at, _token, cluster) in newest
         ]
-        return rows or [(*head, *[None] * 8)]
+        return rows or [(*head, *[None] * 8, _SERVER)]
 
     def _has_foreign(self, _stream: str) -> list[Row]:
         return [(any(transaction.number > self._highest_ended for _, transaction, _ in self._seen()),)]
@@ -262,16 +264,16 @@ class SnapshotServer(_Server):
 
     def _save(self, _stream: str, part: int, parts: int, number: int, *values: Any) -> list[Row]:
         log = self._cursors.setdefault((parts, part), {})
-        if number in log:
+        if log and number <= max(log):
             return []
-        log[number] = values
+        log[number] = values[:6]
         self._write()
         return [(self.now_us,)]
 
     def _save_and_park(self, *values: Any) -> list[Row]:
-        rows = self._save(*values[:10])
+        rows = self._save(*values[:11])
         if rows:
-            for row in zip(*values[11:], strict=True):
+            for row in zip(*values[12:], strict=True):
                 self._park_row(row)
         return rows
 
@@ -294,7 +296,7 @@ class SnapshotServer(_Server):
         is_mine = self.owner(StreamPart(stream, number, parts))[1] == token
         late = late_ones(seen)
         found = [
-            (until, self.last, is_mine, position, *row)
+            (until, self.last, is_mine, position, *row, True)
             for position, transaction, row in self._seen()
             if row[0] == stream
             and row[1] % parts == number
@@ -306,10 +308,11 @@ class SnapshotServer(_Server):
                 else position <= floor and transaction.number in late
             )
         ]
-        return (found[:limit] if is_mine else []) or [(until, self.last, is_mine, *[None] * (1 + len(EVENT_COLUMNS)))]
+        nothing = (until, self.last, is_mine, *[None] * (1 + len(EVENT_COLUMNS)), True)
+        return (found[:limit] if is_mine else []) or [nothing]
 
     def _purge(self, *values: Any) -> list[Row]:
-        after, _keep, floor, _stream, parts, number, seen, limit = values
+        after, _keep, floor, _stream, parts, number, seen, _server, limit = values
         old = [
             position
             for position, transaction, row in self._seen()

@@ -33,7 +33,7 @@ from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import engine_of
 from semel.events import Consumer, DeadLetter, Disposition
 from semel.events.dead_letters import parse_letter_id
-from semel.texts import span
+from semel.texts import clean, span
 
 _PAGE = 100
 _SHORTEST = 8
@@ -113,6 +113,9 @@ def dead(
         found = _print_lines(letters, limit) if as_json else _print_table(letters, limit or _PAGE)
     if found:
         raise typer.Exit(IN_DOUBT)
+    if ":" in name:
+        # Other commands take the object: whoever gives it here must not believe that all is well.
+        sys.stderr.write(f"{clean(name)} is taken for the name that Consumer(…) was given, not for MODULE:CONSUMER\n")
 
 
 def redrive(

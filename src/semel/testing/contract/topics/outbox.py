@@ -314,6 +314,16 @@ class OutboxContract(Contract, calls=False):
         assert await world.perform(_saving(batch)) == [CursorLost()]
         assert await _published(world, 3) == ["b"]
 
+    async def test_a_relay_that_was_overtaken_long_ago_saves_nothing(self, world: World) -> None:
+        await _add(world, "a")
+        batch = await _read(world, (await _open(world, 1)).cursor)
+        _, cursor = await _publish(world, (await _open(world, 2)).cursor)
+        for _ in range(12):
+            cursor = await _save(world, SaveCursor(cursor, ()))
+        await _purge(world, cursor)
+        assert await world.perform(_saving(batch, refused=["a"])) == [CursorLost()]
+        assert await _parked_ids(world) == [], "what the other one has published is parked, and holds its key"
+
     async def test_a_save_sent_again_answers_as_the_first_time(self, world: World) -> None:
         await _add(world, "a", "bad", "b")
         saving = _saving(await _read(world, (await _open(world, 1)).cursor), refused=["bad"])
