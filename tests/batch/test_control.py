@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from semel.batch import Item, actions, control
+from semel.batch import Item, actions, control, item
 from semel.core.policy import DeclaredOperations
 from semel.engine.engine import engine_of
 from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, UsageError
@@ -303,6 +303,22 @@ async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> N
     await desk.do(desk.semel.sweep)
     assert await desk.do(lambda: desk.semel.read(("b", "i1"), operation="pay")) is None
     assert await desk.do(lambda: desk.semel.count(operation="semel:batch_page")) == 0
+
+
+@pytest.mark.parametrize("length", [247, 255])
+async def test_a_batch_whose_id_is_as_long_as_a_key_runs_and_goes_as_any_other(desk: Desk, length: int) -> None:
+    batch = await desk.start(3, id="b" * length, keep_for=timedelta(0))
+    assert await desk.do(item(batch, "i2")(desk.handler(lambda _: "by itself"))) == "by itself"
+    assert (await desk.run(batch)).completed == len(desk.ran) == 3
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
+
+
+async def test_a_batch_whose_id_is_long_does_not_keep_others_from_going(desk: Desk) -> None:
+    for id_ in ("b" * 247, "other"):
+        await desk.run(await desk.start(1, id=id_, keep_for=timedelta(0)))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
 
 
 async def test_the_settings_file_says_how_long_batches_of_an_operation_are_kept(desk: Desk) -> None:
