@@ -113,13 +113,18 @@ class AsyncActions:
     async def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> AsyncIterator[ItemResult[Any]]:
-        """What became of items, in their order."""
+        """What became of items, in their order.
+
+        Raises:
+            RecordNotFound: the batch has expired, before or while it was read.
+        """
         if batch.state == "loading":  # when it was found
             batch = (await self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in await self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
             first += PAGE_OF_RESULTS
+        await self.perform(read_again(batch))  # of one that goes meanwhile, a part is not told as the whole
 
     async def list(self, scope: str, state: State | None, show: Callable[[StoredBatch], Any]) -> AsyncIterator[Any]:
         """Batches of a scope, in the order in which they were begun, as `show` shows them."""
@@ -219,13 +224,18 @@ class SyncActions:
     def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> Iterator[ItemResult[Any]]:
-        """What became of items, in their order."""
+        """What became of items, in their order.
+
+        Raises:
+            RecordNotFound: the batch has expired, before or while it was read.
+        """
         if batch.state == "loading":  # when it was found
             batch = (self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
             first += PAGE_OF_RESULTS
+        self.perform(read_again(batch))  # of one that goes meanwhile, a part is not told as the whole
 
     def list(self, scope: str, state: State | None, show: Callable[[StoredBatch], Any]) -> Iterator[Any]:
         """Batches of a scope, in the order in which they were begun, as `show` shows them."""
