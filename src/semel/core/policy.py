@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from semel.core.key import is_internal
 from semel.errors import PolicyInvalid, SemelError, UsageError
 from semel.validation import Duration, refuses_unknown, to_timedelta
 
@@ -144,6 +145,8 @@ class DeclaredOperations:
             UsageError: the file is strict, and does not declare this operation.
             PolicyInvalid: the code and the file together give a policy that cannot be kept.
         """
+        if is_internal(operation):
+            return own  # what semel does for itself, such as to claim a page of a batch, is not for a file to set
         changes = self.declared.get(operation)
         if changes is None:
             if self.strict:
