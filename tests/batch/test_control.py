@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from semel.batch import Item, actions, control
+from semel.batch import Item, actions, control, item
 from semel.core.policy import DeclaredOperations
 from semel.engine.engine import engine_of
 from semel.errors import FailedBefore, RecordNotFound, ResultNotKept, UsageError
@@ -184,6 +184,20 @@ async def test_results_come_in_the_order_of_the_input_and_go_on_where_they_were(
         await desk.results(batch, after="x")
 
 
+async def test_results_of_a_batch_that_goes_while_they_are_read_do_not_end_as_if_they_were_all(desk: Desk) -> None:
+    batch = await desk.start(control.PAGE_OF_RESULTS + 1, keep_for=timedelta(days=1))
+    await desk.run(batch)
+    found: Any = batch.results()
+    first = await anext(found) if desk.kind == "async" else await asyncio.to_thread(next, found)
+    assert first.id == "i0"
+    desk.clock.advance(timedelta(days=2))
+    await desk.do(desk.semel.sweep)
+    with pytest.raises(RecordNotFound, match="expired"):
+        [result async for result in found] if desk.kind == "async" else await asyncio.to_thread(list, found)
+    with pytest.raises(RecordNotFound, match="expired"):
+        await desk.results(batch)
+
+
 async def test_results_are_there_before_the_end(desk: Desk) -> None:
     batch = await desk.start(2)
     assert [(result.status, result.attempts) for result in await desk.results(batch)] == [("pending", 0)] * 2
@@ -305,6 +319,22 @@ async def test_a_batch_and_its_records_go_so_long_after_its_end(desk: Desk) -> N
     assert await desk.do(lambda: desk.semel.count(operation="semel:batch_page")) == 0
 
 
+@pytest.mark.parametrize("length", [247, 255])
+async def test_a_batch_whose_id_is_as_long_as_a_key_runs_and_goes_as_any_other(desk: Desk, length: int) -> None:
+    batch = await desk.start(3, id="b" * length, keep_for=timedelta(0))
+    assert await desk.do(item(batch, "i2")(desk.handler(lambda _: "by itself"))) == "by itself"
+    assert (await desk.run(batch)).completed == len(desk.ran) == 3
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
+
+
+async def test_a_batch_whose_id_is_long_does_not_keep_others_from_going(desk: Desk) -> None:
+    for id_ in ("b" * 247, "other"):
+        await desk.run(await desk.start(1, id=id_, keep_for=timedelta(0)))
+    await desk.do(desk.semel.sweep)
+    assert await desk.listed(desk.batches()) == []
+
+
 async def test_the_settings_file_says_how_long_batches_of_an_operation_are_kept(desk: Desk) -> None:
     declared = DeclaredOperations(declared={"pay": {"keep_for": timedelta(days=90)}})
     engine_of(desk.semel).declare(declared)
@@ -348,7 +378,8 @@ async def test_a_batch_that_has_expired_does_not_act_on_the_next_one_of_its_id(d
         with pytest.raises(UsageError, match="is gone"):
             await desk.do(change)
     assert (await desk.do(new.status)).failed == 1
-    assert await desk.results(old) == []
+    with pytest.raises(RecordNotFound):
+        await desk.results(old)
 
 
 @pytest.mark.parametrize("in_doubt", ["rerun", "hold"])

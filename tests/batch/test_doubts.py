@@ -11,12 +11,14 @@ import pytest
 from semel import DidNotHappen, Happened, Semel
 from semel.batch import Batch, Batches
 from semel.errors import BatchChanged, RecordNotFound
+from semel.security import Keyring
 from tests.batch.desk import Desk
 from tests.batch.leaving import begin, leave_behind
 from tests.security.test_resealing import RING
 
 pytestmark = pytest.mark.anyio
 DID_NOT_HAPPEN = DidNotHappen()
+OTHER_RING = Keyring(active="other", keys={"other": bytes(range(32))})
 
 
 async def left_in_doubt(desk: Desk) -> Batch[Any]:
@@ -91,3 +93,14 @@ def test_items_of_a_sealed_store_are_retried(tmp_path: Path) -> None:
         batch = Batches(semel).start("b", [{"id": "i0"}], operation="pay", item_id="id")
         assert batch.run(decline).failed == 1
         assert batch.retry("failed") == 1
+
+
+def test_a_sealed_batch_expires_though_its_key_is_gone(tmp_path: Path) -> None:
+    """Otherwise it would keep every other batch from being deleted as well."""
+    with Semel(tmp_path / "semel.db", seal=RING) as semel:
+        Batches(semel).start("b", [{"id": "i0"}], operation="pay", keep_for=timedelta(0)).run(lambda: "paid")
+    with Semel(tmp_path / "semel.db", seal=OTHER_RING) as semel:
+        semel.sweep()
+        assert list(Batches(semel).list()) == []
+        semel.sweep()
+        assert semel.read(("b", "b_0"), operation="pay") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -428,3 +428,21 @@ def test_a_transaction_that_does_not_commit_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="did not commit"):
             item(batch, "i0", transaction=forget)(lambda: "paid")()
         assert batch.status().completed == 0
+
+
+def test_a_transaction_that_keeps_errors_to_itself_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "semel.db"
+
+    @contextmanager
+    def keep() -> Iterator[Any]:
+        with suppress(OSError), closing(sqlite3.connect(path)) as connection, connection:
+            yield connection
+
+    def fail() -> None:
+        raise OSError("down")
+
+    with Semel(f"sqlite:///{path}") as semel:
+        batch = Batches(semel).start("b", [{"id": "i0"}], operation="pay", item_id="id")
+        with pytest.raises(UsageError, match="kept an error to itself"):
+            item(batch, "i0", transaction=keep)(fail)()
+        assert batch.status().remaining == 1

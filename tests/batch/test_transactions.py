@@ -11,7 +11,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,42 @@ async def test_a_transaction_that_does_not_commit_stops_the_run(office: Office, 
         await office.run(batch, begin=office.library.forgets, commit=commit, concurrency=1)
     status = await office.desk.do(batch.status)
     assert (status.completed, office.count_effects()) == (0, 0)
+
+
+def keeping_errors(library: Library) -> Begin:
+    """What begins transactions of which an error leaves nothing, and is not heard of again."""
+
+    async def begin(url: str, stack: AsyncExitStack) -> Begun:
+        begun = await library.commits(url, stack)
+
+        @contextmanager
+        def keep() -> Iterator[Any]:
+            with suppress(Declined), begun.transaction() as session:
+                yield session
+
+        @asynccontextmanager
+        async def keep_async() -> AsyncIterator[Any]:
+            with suppress(Declined):
+                async with begun.transaction() as session:
+                    yield session
+
+        return Begun(keep_async if library.is_async else keep, begun.write)
+
+    return begin
+
+
+@pytest.mark.parametrize("commit", ["item", "page"])
+async def test_a_transaction_that_keeps_errors_to_itself_stops_the_run(office: Office, commit: str) -> None:
+    def work(item: Item) -> None:
+        if item.position == 5:
+            raise Declined
+
+    batch = await office.desk.start(8)
+    with pytest.raises(UsageError, match="kept an error to itself"):
+        await office.run(batch, work, begin=keeping_errors(office.library), commit=commit, concurrency=1)
+    status = await office.desk.do(batch.status)
+    assert status.completed == office.count_effects() == (5 if commit == "item" else 4)
+    assert (await office.run(batch, commit=commit)).completed == office.count_effects() == 8
 
 
 async def test_an_item_of_a_page_that_commits_as_a_whole_has_no_key_for_the_next_service(office: Office) -> None:

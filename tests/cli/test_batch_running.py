@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import os
 import pty
 import signal
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ import pytest
 
 from semel import Semel
 from semel.batch import Batches, item
+from semel.cli.commands.events.live import showing
+from semel.errors import StoreUnavailable
 from tests.cli.conftest import Database, Run, command, environment
 from tests.effort import FULL
 from tests.processes import child
@@ -158,3 +163,19 @@ def test_loading_shows_a_bar_on_a_terminal(place: Database, tmp_path: Path) -> N
     os.close(controller)
     assert "of about 2,000" in seen
     assert "b: 2,000 items, pending." in seen
+
+
+@pytest.mark.anyio
+async def test_a_run_is_shown_on_after_a_look_that_the_store_did_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    looks, again = itertools.count(), asyncio.Event()
+
+    async def look() -> tuple[dict[str, Any], str]:
+        number = next(looks)
+        if not number:
+            raise StoreUnavailable("it is being started again")
+        again.set()
+        return {"look": number}, ""
+
+    async with showing(look, every=timedelta(milliseconds=1), as_json=True):
+        await asyncio.wait_for(again.wait(), LONG)
+    assert json.loads(capsys.readouterr().out.splitlines()[0]) == {"look": 1}

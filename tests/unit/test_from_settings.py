@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncSemel, DidNotHappen, Policy, Semel, errors
+from semel.batch import Batches
 from semel.engine.engine import engine_of
 from semel.settings import read_settings
 
@@ -190,6 +191,14 @@ def test_a_strict_file_refuses_a_function_when_it_is_decorated(tmp_path: Path) -
             return 1
 
         assert pay("k") == 1
+
+
+def test_a_strict_file_refuses_nothing_that_semel_does_for_itself(tmp_path: Path) -> None:
+    with Semel.from_settings(file_of(tmp_path, STRICT)) as semel:
+        assert Batches(semel).start("b", [1, 2], operation="pay").run(lambda: None).completed == 2
+        other = Batches(semel).start("other", [1, 2], operation="refund")
+        with pytest.raises(errors.UsageError, match="'refund' is not declared; nothing ran"):
+            other.run(lambda: None)
 
 
 def test_limits_reach_the_engine(tmp_path: Path) -> None:

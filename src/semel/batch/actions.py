@@ -20,9 +20,8 @@ from semel.batch.sync_runner import SyncRunner
 from semel.core import codec
 from semel.core.batch.operations import BatchFound
 from semel.core.batch.rows import follow_doubts
-from semel.core.batch.values import BATCH, State, StoredBatch
+from semel.core.batch.values import BATCH, State, StoredBatch, load_key
 from semel.core.flow import Flow
-from semel.core.key import SHARED
 from semel.core.policy import Policy
 from semel.engine import context
 from semel.engine.async_engine import AsyncEngine
@@ -52,9 +51,7 @@ class AsyncActions:
     async def load(self, loading: Loading, source: Source, reader: ItemReader, *, scope: str, id_: str) -> StoredBatch:
         """Load a batch, or compare it with its items; of several that do, one at a time."""
         self._refuse_joining()
-        call = await self._engine.open(
-            (id_, "load"), operation=BATCH, scope=scope or SHARED, fingerprint=None, policy=_LOADING
-        )
+        call = await self._engine.open(load_key(scope, id_), operation=BATCH, fingerprint=None, policy=_LOADING)
         try:
             await self.perform(loading.open())
             await self._add_all(loading, source, reader)
@@ -116,13 +113,18 @@ class AsyncActions:
     async def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> AsyncIterator[ItemResult[Any]]:
-        """What became of items, in their order."""
+        """What became of items, in their order.
+
+        Raises:
+            RecordNotFound: the batch has expired, before or while it was read.
+        """
         if batch.state == "loading":  # when it was found
             batch = (await self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in await self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
             first += PAGE_OF_RESULTS
+        await self.perform(read_again(batch))  # of one that goes meanwhile, a part is not told as the whole
 
     async def list(self, scope: str, state: State | None, show: Callable[[StoredBatch], Any]) -> AsyncIterator[Any]:
         """Batches of a scope, in the order in which they were begun, as `show` shows them."""
@@ -160,9 +162,7 @@ class SyncActions:
     def load(self, loading: Loading, source: Source, reader: ItemReader, *, scope: str, id_: str) -> StoredBatch:
         """Load a batch, or compare it with its items; of several that do, one at a time."""
         self._refuse_joining()
-        call = self._engine.open(
-            (id_, "load"), operation=BATCH, scope=scope or SHARED, fingerprint=None, policy=_LOADING
-        )
+        call = self._engine.open(load_key(scope, id_), operation=BATCH, fingerprint=None, policy=_LOADING)
         try:
             self.perform(loading.open())
             self._add_all(loading, source, reader)
@@ -224,13 +224,18 @@ class SyncActions:
     def results(
         self, batch: StoredBatch, status: int | None, shape: codec.Shape, first: int
     ) -> Iterator[ItemResult[Any]]:
-        """What became of items, in their order."""
+        """What became of items, in their order.
+
+        Raises:
+            RecordNotFound: the batch has expired, before or while it was read.
+        """
         if batch.state == "loading":  # when it was found
             batch = (self.perform(read_again(batch))).known
         while first < batch.total:
             for item, record in self.perform(results_page(batch, first, status)):
                 yield result_of(item, record, shape)
             first += PAGE_OF_RESULTS
+        self.perform(read_again(batch))  # of one that goes meanwhile, a part is not told as the whole
 
     def list(self, scope: str, state: State | None, show: Callable[[StoredBatch], Any]) -> Iterator[Any]:
         """Batches of a scope, in the order in which they were begun, as `show` shows them."""

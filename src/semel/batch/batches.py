@@ -270,6 +270,9 @@ class Batch(Generic[S]):
             status: only items that ended so.
             type: what their values are read as.
             after: go on after this position.
+
+        Raises:
+            RecordNotFound: it has expired, perhaps while it was read: then some of its items were not told.
         """
         shape = codec.shape_of(codec.NO_ANNOTATION) if type is Any else shape_of(type)
         if isinstance(after, bool) or not isinstance(after, int | None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from semel.batch.concurrency import WasCancelled
 from semel.batch.items import Skip
@@ -12,6 +13,16 @@ from semel.core.fingerprint import Digest, Fingerprints
 from semel.core.observer import Observer, Signal, is_heard, notify
 from semel.core.record import Failure, StoredRecord
 from semel.errors import InProgress, SemelError, StoreUnavailable, TryLater
+
+NOT_COMMITTED: Final = (
+    "transaction= gave a block that ended without an error, and what was written in it is not there: it did not "
+    "commit. This run has stopped, and the item is not counted as done. Give a callable whose context manager commits "
+    "at its end, such as sessions.begin."
+)
+KEEPS_ERRORS: Final = (
+    "transaction= gave a block that kept an error to itself, so nobody knows whether it rolled back. This run has "
+    "stopped, and the item is not counted as done. Have it roll back and raise the error again."
+)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -27,7 +27,7 @@ from semel.batch.concurrency import (
     sync_let_others_run,
     sync_run_side_by_side,
 )
-from semel.batch.ends import failure_of, is_rolled_back, pause_after, tell_ends
+from semel.batch.ends import KEEPS_ERRORS, NOT_COMMITTED, failure_of, is_rolled_back, pause_after, tell_ends
 from semel.batch.items import Item, Skip, refuse_sealed_items
 from semel.batch.settings import PageStopped, PageWork, PendingEnd, ReadyItem, RunSettings, most_failed
 from semel.core import codec
@@ -76,7 +76,7 @@ from semel.core.operations import (
 from semel.core.record import NOTHING, About, Failure, Status
 from semel.core.store import WithBatches
 from semel.engine import call_errors, context
-from semel.engine.call_flow import Request
+from semel.engine.call_flow import Request, Result
 from semel.engine.clock import sync_pause
 from semel.engine.decorator import sync_call_function
 from semel.engine.sync_engine import SyncCall, SyncEngine
@@ -108,11 +108,6 @@ _SENDERS: Final = 2
 """So many lists of ends are on their way at the same time."""
 _STOPPED: Final = Failure("semel.BatchStopped", "the run ended before the handler was called")
 _CANCELLED: Final = "semel.Cancelled"
-_NOT_COMMITTED: Final = (
-    "transaction= gave a block that ended without an error, and what was written in it is not there: it did not "
-    "commit. This run has stopped, and the item is not counted as done. Give a callable whose context manager commits "
-    "at its end, such as sessions.begin."
-)
 
 
 def _once(operation: Any) -> Flow[Any]:
@@ -581,6 +576,7 @@ class SyncRunner:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
         call: SyncItemCall | None = None
+        result: Result[Any] | None = None
         try:
             with begin() as session:
                 if self._is_over_by_now():
@@ -598,6 +594,8 @@ class SyncRunner:
             if self._is_outage(error, is_own=error is own):
                 return self._wait_for_database(error)
             return self._count(ready.work, item, error)
+        if result is None:
+            raise UsageError(KEEPS_ERRORS)
         self._outage_since = None
         if not self._has_seen_commit and not result.replayed:
             self._check_commit(item)
@@ -633,7 +631,7 @@ class SyncRunner:
         key = self.request_of(item).key
         found = self.ask(Read(key.digest, operation=key.operation))
         if found.record is None or found.record.status is not Status.COMPLETED:
-            raise UsageError(_NOT_COMMITTED)
+            raise UsageError(NOT_COMMITTED)
         self._has_seen_commit = True
 
     def _count(self, work: PageWork, item: StoredItem, error: Exception) -> float | None:
@@ -661,9 +659,11 @@ class SyncRunner:
         """Run a whole page in one transaction; where an item fails, its items run one by one."""
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - checked when the run began
+        has_ended = False
         try:
             with begin() as session:
                 self._run_page_within(work, session)
+                has_ended = True
         except Exception as error:
             is_own = error is work.handler_error and not isinstance(error, context.SentFromPage)
             if isinstance(error, UsageError) and not is_own:
@@ -678,6 +678,8 @@ class SyncRunner:
             # Otherwise its items run one by one.
             self._open_page(work.page)
             return
+        if not has_ended:
+            raise UsageError(KEEPS_ERRORS)
         self._outage_since = None
         tell_ends(self.engine.observer, self.batch.operation, [ItemStatus.COMPLETED] * len(work.items))
         self._works.pop(work.page.page, None)
@@ -688,7 +690,7 @@ class SyncRunner:
         if not self._has_seen_commit:
             finished = self.ask(FinishPage(self.batch.number, work.page.page, work.page.round))
             if not finished.is_done:
-                raise UsageError(_NOT_COMMITTED)
+                raise UsageError(NOT_COMMITTED)
             self._has_seen_commit = True
 
     def _run_page_within(self, work: PageWork, session: Any) -> None:

@@ -145,9 +145,11 @@ class DeclaredOperations:
             UsageError: the file is strict, and does not declare this operation.
             PolicyInvalid: the code and the file together give a policy that cannot be kept.
         """
+        if is_internal(operation):
+            return own  # what semel does for itself, such as to claim a page of a batch, is not for a file to set
         changes = self.declared.get(operation)
         if changes is None:
-            if self.strict and not is_internal(operation):
+            if self.strict:
                 message = (
                     f"The operation {operation!r} is not declared; nothing ran. Give it a table "
                     f'[operations."{operation}"] in the settings file, or set strict = false there.'

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from semel.api import AsyncSemel, Semel
 from semel.batch.async_runner import AsyncItemCall, AsyncRunner
 from semel.batch.batches import ITEM_FIELDS, Batch, parts_of
-from semel.batch.ends import is_record_of, is_rolled_back
+from semel.batch.ends import KEEPS_ERRORS, is_record_of, is_rolled_back
 from semel.batch.engines.commit_mode import async_decide_commit, sync_decide_commit
 from semel.batch.items import Skip, make_item_handler, refuse_sealed_items
 from semel.batch.settings import ItemPolicyFields, PageWork, ReadyItem, RunSettings, make_settings
@@ -41,6 +41,7 @@ from semel.core.batch.rows import status_of_record
 from semel.core.batch.values import SKIPPED, BatchPage, ItemStatus, State, StoredItem
 from semel.core.policy import WhenRunning
 from semel.engine import call_errors, context
+from semel.engine.call_flow import Result
 from semel.engine.decorator import check_async_function, check_sync_function
 from semel.engine.engine import refuse_unknown
 from semel.errors import (
@@ -289,6 +290,7 @@ class AsyncSingleRunner(AsyncRunner):
     async def _run_in_transaction(self, work: PageWork, item: StoredItem) -> Any:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
+        result: Result[Any] | None = None
         try:
             async with begin() as session:
                 joined = self.engine.store.async_join(session)
@@ -304,6 +306,8 @@ class AsyncSingleRunner(AsyncRunner):
             elif not isinstance(error, UsageError) or error is own:
                 await self._count(work, item, error)
             raise
+        if result is None:
+            raise UsageError(KEEPS_ERRORS)
         if not self._has_seen_commit and not result.replayed:
             await self._check_commit(item)
         await self._note(work, item, ItemStatus.COMPLETED)
@@ -489,6 +493,7 @@ class SyncSingleRunner(SyncRunner):
     def _run_in_transaction(self, work: PageWork, item: StoredItem) -> Any:
         begin = self.settings.transaction
         assert begin is not None  # noqa: S101 - asked by the caller
+        result: Result[Any] | None = None
         try:
             with begin() as session:
                 joined = self.engine.store.join(session)
@@ -504,6 +509,8 @@ class SyncSingleRunner(SyncRunner):
             elif not isinstance(error, UsageError) or error is own:
                 self._count(work, item, error)
             raise
+        if result is None:
+            raise UsageError(KEEPS_ERRORS)
         if not self._has_seen_commit and not result.replayed:
             self._check_commit(item)
         self._note(work, item, ItemStatus.COMPLETED)

@@ -47,7 +47,7 @@ def forget_expired(limit: int, number: int | None = None) -> Flow[int]:
 
 def _forget(batch: StoredBatch) -> Flow[None]:
     for first in range(0, batch.loaded, _LOT):
-        found = yield from ask(ReadItems(batch.number, first, first + _LOT))
+        found = yield from ask(ReadItems(batch.number, first, first + _LOT, only_ends=True))
         digests = tuple(item_key(batch.scope, batch.operation, batch.id, item.id).digest for item in found.items)
         pending = [item.status == ItemStatus.PENDING for item in found.items]
         yield from _end_left(list(compress(digests, pending)))

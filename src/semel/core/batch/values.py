@@ -181,7 +181,12 @@ def item_key(scope: str, operation: str, batch: str, item: str) -> Key:
 
 def page_key(scope: str, batch: str, page: BatchPage) -> Key:
     """The key of a page."""
-    return Key.of((batch, page.page, page.round), operation=PAGE, scope=scope or SHARED)
+    return _own_key(PAGE, scope, batch, page.page, page.round)
+
+
+def load_key(scope: str, batch: str) -> Key:
+    """The key of loading a batch."""
+    return _own_key(BATCH, scope, batch, "load")
 
 
 def commit_key(batch: StoredBatch) -> Key:
@@ -189,7 +194,13 @@ def commit_key(batch: StoredBatch) -> Key:
 
     The number is in it, because another batch may have the same id once this one has expired.
     """
-    return Key.of((batch.id, batch.number, "commit"), operation=BATCH, scope=batch.scope or SHARED)
+    return _own_key(BATCH, batch.scope, batch.id, batch.number, "commit")
+
+
+def _own_key(operation: str, scope: str, *parts: str | int) -> Key:
+    """A key of semel's own. The id of a batch may be as long as a key, and then there is no place beside it."""
+    is_short = len(f"({', '.join(map(str, parts))})".encode()) <= MAX_TEXT
+    return Key.of(parts if is_short else make_key(*parts), operation=operation, scope=scope or SHARED)
 
 
 def item_digest(item: str, data: bytes) -> bytes:

@@ -22,6 +22,7 @@ from rich.table import Table
 
 from semel.cli.printing import console
 from semel.cli.record_view import as_line
+from semel.errors import StoreUnavailable
 from semel.texts import clean
 
 Every = Annotated[
@@ -76,7 +77,10 @@ Look = Callable[[], Awaitable[tuple[dict[str, Any], RenderableType]]]
 
 @asynccontextmanager
 async def showing(look: Look, *, every: timedelta, as_json: bool) -> AsyncIterator[None]:
-    """Show what `look` gives for as long as the block runs, and once more at its end."""
+    """Show what `look` gives for as long as the block runs, and once more at its end.
+
+    While the block runs, a look that the store does not answer is left out.
+    """
     if sys.stdout.isatty() and not as_json:
         with Live(console=console(), auto_refresh=False, transient=False) as live:
 
@@ -104,7 +108,8 @@ async def _repeating(act: Callable[[], Awaitable[None]], every: timedelta) -> As
     async def repeat() -> None:
         while True:
             await asyncio.sleep(every.total_seconds())
-            await act()
+            with suppress(StoreUnavailable):  # what is shown goes on, as what runs does: the next look has an answer
+                await act()
 
     repeating = asyncio.create_task(repeat())
     try:
