@@ -160,7 +160,17 @@ ROWS = [
         ),
         also_firing=({"semel_attention_up": "1x130"},),  # no process has ever swept
     ),
-    Row("SemelAttentionUnknown", {}, 12, {"semel_attention_up": "0x20"}, {"semel_attention_up": "1x20"}, 8),
+    Row(
+        "SemelAttentionUnknown",
+        {},
+        12,
+        {"semel_attention_up": "0x20"},
+        {"semel_attention_up": "1x20"},
+        8,
+        # One of two can find it out.
+        also_quiet=({'semel_attention_up{instance="a"}': "0x20", 'semel_attention_up{instance="b"}': "1x20"},),
+        also_firing=({"semel_sweeps_total": "1x20"},),  # nobody who is scraped asks
+    ),
     Row(
         "SemelKeysReused",
         OF_PAY,
