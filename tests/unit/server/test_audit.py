@@ -232,6 +232,13 @@ async def test_an_action_that_is_refused_says_so_without_the_text_of_the_error(a
     assert "patient" not in repr(ended)
 
 
+async def test_an_action_whose_store_did_not_answer_may_have_been_done(audit: Audit) -> None:
+    with pytest.raises(StoreUnavailable):
+        async with audit.record(scope="acme", actor="ann", action="fail", target="r1", reason=""):
+            raise StoreUnavailable("no answer")
+    assert [entry.outcome for entry in await listed(audit)] == ["unknown: store_unavailable", ""]
+
+
 async def test_an_action_that_fails_is_named_by_its_kind(audit: Audit) -> None:
     with pytest.raises(ZeroDivisionError):
         async with audit.record(scope="acme", actor="ann", action="fail", target="r1", reason=""):

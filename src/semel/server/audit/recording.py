@@ -17,8 +17,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from semel.core.operators.chain import Phase
-from semel.errors import SemelError
+from semel.errors import SemelError, StoreUnavailable
 from semel.server.audit.flows import AuditEntry, AuditFlows, NewEntry
+from semel.server.refusals import Unavailable
 
 _LOG: Final = logging.getLogger("semel.audit")
 
@@ -39,7 +40,12 @@ class RecordedAction:
 
 
 def name_failure(error: BaseException) -> str:
-    """What an error is called in the chain: its kind, and never its text, which may hold what it was about."""
+    """What an error is called in the chain: its kind, and never its text, which may hold what it was about.
+
+    Where the store did not answer, the action may have been carried out: it is not called refused.
+    """
+    if isinstance(error, StoreUnavailable | Unavailable):
+        return f"unknown: {error.code}"
     if isinstance(error, SemelError):
         return f"refused: {error.code}"
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
