@@ -19,7 +19,7 @@ from semel.server.actions import Actions
 from semel.server.actions.checks import BULK
 from semel.server.audit import Anchor, write_anchors
 from semel.server.bulk import BulkActions, BulkRequest
-from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly
+from semel.server.refusals import Forbidden, Invalid, NotFound, NotPossible, ReadOnly, Unavailable
 from tests.server.desk import ACME, ADMIN, ERASER, OPERATOR, VIEWER, WHY, Desk
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +56,7 @@ async def test_a_change_without_a_usable_reason_is_refused(desk: Desk, reason: A
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (StoreUnavailable("no answer"), "interrupted"),
+        (StoreUnavailable("no answer"), "unknown: store_unavailable"),
         (StoreUnavailable("nobody was asked", asked=False), "refused: store_unavailable"),
         (StoreUnavailable("somebody was in the way", conflict=True), "refused: store_unavailable"),
         (TryLater("too many"), "refused: try_later"),
@@ -293,6 +293,23 @@ async def test_an_error_that_nobody_expects_ends_its_entry(desk: Desk, monkeypat
     with pytest.raises(ZeroDivisionError):
         await desk.actions.cancel(OPERATOR, record.reference, reason=WHY)
     assert await desk.outcomes() == ["begun", "failed: ZeroDivisionError"]
+
+
+async def test_what_was_done_is_not_called_refused_where_the_reply_was_lost(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await desk.in_doubt()
+    decide = desk.actions._decide
+
+    async def loses_the_reply(*args: Any, **named: Any) -> None:
+        await decide(*args, **named)
+        raise StoreUnavailable("The store did not answer.")
+
+    monkeypatch.setattr(desk.actions, "_decide", loses_the_reply)
+    with pytest.raises(Unavailable):
+        await desk.actions.cancel(OPERATOR, record.reference, reason=WHY)
+    assert (await desk.read("doubt")).status == "cancelled"
+    assert await desk.outcomes() == ["begun", "unknown: unavailable"]
 
 
 @pytest.mark.parametrize("what", ["cancel", "reopen"])

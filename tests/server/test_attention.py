@@ -22,10 +22,12 @@ from semel.core.operations import Operation, ReadHistory, RegisterWorker, Scan
 from semel.core.record import PROCESS_BYTES, Holder
 from semel.core.store import Plan
 from semel.engine.engine import engine_of, this_worker
+from semel.security import Keyring
 from semel.server import console_app
 from semel.server.access import User
 from semel.server.attention import AttentionFinder, Needs, needs_of
 from semel.server.engines import perform
+from semel.stores.sealing.keyless import KeylessStore
 from semel.stores.sqlite import SqliteStore
 from tests.server.desk import ADMIN, OPERATOR, RECONCILED, RERUN, VIEWER, Desk, Site
 
@@ -159,6 +161,30 @@ async def test_a_doubt_whose_hook_was_not_asked_needs_nobody_yet(desk: Desk) -> 
     await without_hooks.sweep()
     assert (await desk.read("running")).status == "in_doubt"
     assert (await look(desk)).needs == ()
+
+
+@pytest.mark.parametrize("keys", ["the same", "others", "none", "none, by a command"])
+async def test_a_doubt_whose_key_is_not_at_hand_is_not_taken_for_one_that_waits_for_its_hook(
+    tmp_path: Path, keys: str
+) -> None:
+    path, ring = tmp_path / "semel.db", Keyring(active="k", keys={"k": bytes(range(32))})
+
+    async def fail() -> None:
+        raise TimeoutError
+
+    async with AsyncSemel(path, seal=ring) as semel:
+        with pytest.raises(TimeoutError):
+            await semel.run("k", fail, operation="charge", fingerprint=None, policy=RECONCILED)
+        assert (await semel.sweep()).held == 1
+    seen: dict[str, AsyncSemel] = {
+        "the same": AsyncSemel(path, seal=ring),
+        "others": AsyncSemel(path, seal=Keyring(active="o", keys={"o": bytes(range(1, 33))})),
+        "none": AsyncSemel(path),
+        "none, by a command": AsyncSemel(KeylessStore(SqliteStore(path))),
+    }
+    async with seen[keys] as semel:
+        (need,) = (await AttentionFinder(semel).look()).needs
+    assert ("could not tell" if keys == "the same" else "the key is not known here") in need.why
 
 
 async def test_a_doubt_that_may_run_again_needs_one_after_a_quarter_of_an_hour(desk: Desk) -> None:

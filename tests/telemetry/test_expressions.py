@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import promql_parser
@@ -144,6 +147,28 @@ def test_every_metric_is_on_the_reference_page(exported: dict[str, set[str]]) ->
     page = (ROOT / "docs/reference/metrics.md").read_text()
     for name in map(family_of, exported):
         assert f"`{name}`" in page or f"`{name}{{" in page, name
+
+
+FIRST_ROW = [one for _, one in shown() if any(f"({gauge.number})" in one for gauge in GAUGES.values())]
+"""How many there are of each kind that needs a person."""
+
+
+def test_a_number_of_what_needs_a_person_is_shown_only_where_it_is_known(promtool: str, tmp_path: Path) -> None:
+    assert len(FIRST_ROW) == len(GAUGES)
+    nothing_found: dict[str, list[dict[str, Any]]] = {"1": [{"labels": "{}", "value": 0}], "0": [], "_": []}
+    cases = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": "semel_attention_up", "values": f"{is_up}x5"}],
+            "promql_expr_test": [{"expr": one, "eval_time": "5m", "exp_samples": found} for one in FIRST_ROW],
+        }
+        for is_up, found in nothing_found.items()
+    ]
+    path = tmp_path / "test.yml"  # JSON is YAML
+    path.write_text(json.dumps({"evaluation_interval": "1m", "tests": cases}))
+    command = [promtool, "test", "rules", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_promtool_finds_nothing_wrong_with_a_scrape(promtool: str) -> None:

@@ -8,8 +8,12 @@ import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
+from prometheus_client import generate_latest
 
+from semel.core.observer import Signal
+from semel.telemetry.prometheus import PrometheusObserver
 from tests.docs.pages import ROOT
 from tests.telemetry.data import ALERTS, RULES_FILE
 
@@ -128,7 +132,15 @@ ROWS = [
     by_age("SemelOutboxBehind", "semel_outbox_backlog", STREAM, OF_STREAM, old=61),
     Row("SemelStoreOpen", {}, 5, {"semel_store_open": "1x10"}, {"semel_store_open": "0x10"}, 0),
     Row("SemelCacheOpen", {}, 10, {"semel_cache_open": "1x20"}, {"semel_cache_open": "0x20"}, 3),
-    Row("SemelUnprotected", {}, 5, noticed("unprotected", "0+1x10"), noticed("unprotected", "7x10"), None),
+    Row(
+        "SemelUnprotected",
+        {},
+        5,
+        noticed("unprotected", "0+1x10"),
+        noticed("unprotected", "7x10"),
+        None,
+        also_firing=(noticed("unprotected", "_x3 1x10"),),  # one call, with which the series begins
+    ),
     Row("SemelLeasesLost", OF_PAY, 30, ended("lease_lost", "0+1x60"), ended("lease_lost", "7x60"), 6),
     Row("SemelStalled", {}, 5, noticed("stalled", "0+1x10"), noticed("stalled", "7x10"), None),
     Row(
@@ -148,7 +160,17 @@ ROWS = [
         ),
         also_firing=({"semel_attention_up": "1x130"},),  # no process has ever swept
     ),
-    Row("SemelAttentionUnknown", {}, 12, {"semel_attention_up": "0x20"}, {"semel_attention_up": "1x20"}, 8),
+    Row(
+        "SemelAttentionUnknown",
+        {},
+        12,
+        {"semel_attention_up": "0x20"},
+        {"semel_attention_up": "1x20"},
+        8,
+        # One of two can find it out.
+        also_quiet=({'semel_attention_up{instance="a"}': "0x20", 'semel_attention_up{instance="b"}': "1x20"},),
+        also_firing=({"semel_sweeps_total": "1x20"},),  # nobody who is scraped asks
+    ),
     Row(
         "SemelKeysReused",
         OF_PAY,
@@ -214,6 +236,42 @@ def cases_of(row: Row) -> list[dict[str, Any]]:
     ]
 
 
+def scraped(usual: Signal, *happened: tuple[int, Signal, int]) -> Series:
+    """What processes show each minute: of each what is usual, and then something, so often, from its minute on."""
+    series: Series = {}
+    for process, (minute, signal, number) in enumerate(happened):
+        observer = PrometheusObserver()
+        observer.observe(usual)
+        before = counted(observer)
+        for _ in range(number):
+            observer.observe(signal)
+        for name, after in counted(observer).items():
+            place = name.replace("{", f'{{instance="{process}",')
+            series[place] = f"{before.get(name, '_')}x{minute - 1} {after}x60"
+    return series
+
+
+def counted(observer: PrometheusObserver) -> Series:
+    """The counters with labels, as they are scraped."""
+    lines = generate_latest(observer.registry).decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if "_total{" in line)
+
+
+def told(kind: str, operation: str = "pay", detail: str = "") -> Signal:
+    return msgspec.convert({"kind": kind, "operation": operation, "reference": "", "detail": detail}, Signal)
+
+
+FIRST_TIMES = {
+    "SemelStalled": scraped(told("ran"), (10, told("stalled", ""), 1)),
+    "SemelLeasesLost": scraped(told("ran"), (10, told("lease_lost"), 1), (15, told("lease_lost"), 1)),
+    "SemelKeysReused": scraped(told("ran"), (10, told("reused"), 11)),
+    "SemelDeadLettersRising": scraped(
+        told("consumed", detail="processed"), (10, told("dead_letter", detail="exhausted"), 11)
+    ),
+}
+"""What happens to processes for the first time, and is worth an alert: nothing was counted before."""
+
+
 def promtool_test(promtool: str, folder: Path, cases: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
     path = folder / "test.yml"  # JSON is YAML
     path.write_text(json.dumps({"rule_files": [str(RULES_FILE)], "evaluation_interval": "1m", "tests": cases}))
@@ -222,6 +280,16 @@ def promtool_test(promtool: str, folder: Path, cases: list[dict[str, Any]]) -> s
 
 def test_each_alert_fires_on_what_it_is_about_and_on_nothing_near_it(promtool: str, tmp_path: Path) -> None:
     done = promtool_test(promtool, tmp_path, [case for row in ROWS for case in cases_of(row)])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("alert", FIRST_TIMES)
+def test_an_alert_fires_on_what_happens_to_a_process_for_the_first_time(
+    promtool: str, tmp_path: Path, alert: str
+) -> None:
+    (row,) = (row for row in ROWS if row.alert == alert)
+    only = row._replace(firing=FIRST_TIMES[alert], minutes=22, early=None, quiet={}, also_quiet=(), also_firing=())
+    done = promtool_test(promtool, tmp_path, cases_of(only))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

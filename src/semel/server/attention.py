@@ -1,7 +1,8 @@
 """What needs a person: found by indexes alone, for all scopes or for those of a user.
 
-- Under `hold` a record in doubt needs a person at once; under `reconcile` once its hook could not tell; under `rerun`
-  where nobody has asked for it again for a quarter of an hour. The rest is taken care of by retries, hooks and sweeps.
+- Under `hold` a record in doubt needs a person at once; under `reconcile` once its hook could not tell, or where what
+  it said is sealed with a key that is not at hand; under `rerun` where nobody has asked for it again for a quarter of
+  an hour. The rest is taken care of by retries, hooks and sweeps.
 - Of each group the number, the oldest and the process that held it are told, and what to do. At most `MOST` records are
   looked at, and `MOST_ON_A_PAGE` where somebody waits: beyond that a number is a least one, and says so.
 - Those looked at are the oldest of all scopes that are asked for, whichever scope they are of.
@@ -29,6 +30,7 @@ from semel.core.operations import Query, Read, ReadHistory, Scan
 from semel.core.policy import Doubt
 from semel.core.record import (
     PROCESS_BYTES,
+    UNREADABLE,
     Holder,
     Status,
     StoredRecord,
@@ -36,6 +38,7 @@ from semel.core.record import (
     instant,
     times_unknown,
 )
+from semel.core.sealing.values import SEALED
 from semel.core.store import Capability
 from semel.engine.engine import engine_of
 from semel.server.access import Permission, User
@@ -461,9 +464,14 @@ def _needs_person(record: StoredRecord, untouched: timedelta, now_us: int) -> bo
         case "hold":
             return True
         case "reconcile":
-            return times_unknown(record.error) > 0
+            return times_unknown(record.error) > 0 or _is_unreadable(record)
         case "rerun":
             return now_us - record.updated_us >= untouched // timedelta(microseconds=1)
+
+
+def _is_unreadable(record: StoredRecord) -> bool:
+    """Whether the last error of a record, which says what its hook said, is sealed with a key that is not at hand."""
+    return record.error is not None and record.error.type in (SEALED, UNREADABLE)
 
 
 def _explain(policy: Doubt, record: StoredRecord, untouched: timedelta) -> tuple[str, str]:
@@ -472,6 +480,8 @@ def _explain(policy: Doubt, record: StoredRecord, untouched: timedelta) -> tuple
     match policy:
         case "hold":
             return "it started, no outcome is known, and its policy lets nobody but a person decide", look
+        case "reconcile" if _is_unreadable(record):
+            return "what its reconcile hook said is sealed, and the key is not known here", f"Give the key. {look}"
         case "reconcile":
             times = times_unknown(record.error)
             asked = "once" if times == 1 else f"{times} times"

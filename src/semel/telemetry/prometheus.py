@@ -3,15 +3,18 @@
 - Labels are `operation` and `outcome`, and `tier` and `answer` of caches. No key, no scope and no tenant is one; the
   number of operations is bounded.
 - Claims that semel makes for itself (`semel:…`) are not counted: they are no work of the application.
+- What alerts count is shown as 0 before it first happens: `increase` does not see a series begin.
 - The numbers are this process's own. What is true of the store as a whole is in `semel.telemetry.attention`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from semel.core.events.letters import REASONS
 from semel.core.observer import Signal
 from semel.errors import UsageError
 from semel.extras import requires
@@ -70,6 +73,8 @@ COUNTERS: Final = (
     ),
 )
 """The counters with labels."""
+_ALERTED: Final = ("lease_lost", "reused")
+"""How a call ends that an alert counts."""
 
 
 class PrometheusObserver:
@@ -106,7 +111,10 @@ class PrometheusObserver:
         for counter in COUNTERS:
             values: Mapping[tuple[str, str], int] = getattr(tally, counter.values)
             shown = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
-            for labels, value in tuple(values.items()):
+            counted = dict(tuple(values.items()))
+            for labels in _awaited(tally, counter.values):
+                counted.setdefault(labels, 0)
+            for labels, value in counted.items():
                 shown.add_metric(labels, value)
             yield shown
         yield self._duplicates(tally)
@@ -141,6 +149,18 @@ class PrometheusObserver:
         for which, value in tally.open_circuits.items():
             name = f"semel_{which}_open"
             yield GaugeMetricFamily(name, f"Circuits to a {which} that does not answer and is left alone.", value=value)
+
+
+def _awaited(tally: Tally, values: str) -> Iterable[tuple[str, str]]:
+    """The labels of what alerts count, whether it has happened or not."""
+    match values:
+        case "calls":
+            return product({operation for operation, _ in tuple(tally.calls)}, _ALERTED)
+        case "letters":
+            return product({operation for operation, _ in tuple(tally.consumed)}, REASONS)
+        case "notices":
+            return (("", "stalled"),)
+    return ()
 
 
 def _histogram(name: str, text: str, labels: tuple[str, ...], series: Mapping[Any, Times]) -> Metric:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from semel import AsyncSemel, Semel
@@ -231,6 +232,13 @@ async def test_an_action_that_is_refused_says_so_without_the_text_of_the_error(a
     assert "patient" not in repr(ended)
 
 
+async def test_an_action_whose_store_did_not_answer_may_have_been_done(audit: Audit) -> None:
+    with pytest.raises(StoreUnavailable):
+        async with audit.record(scope="acme", actor="ann", action="fail", target="r1", reason=""):
+            raise StoreUnavailable("no answer")
+    assert [entry.outcome for entry in await listed(audit)] == ["unknown: store_unavailable", ""]
+
+
 async def test_an_action_that_fails_is_named_by_its_kind(audit: Audit) -> None:
     with pytest.raises(ZeroDivisionError):
         async with audit.record(scope="acme", actor="ann", action="fail", target="r1", reason=""):
@@ -374,6 +382,20 @@ def test_a_line_that_is_no_anchor_is_refused(tmp_path: Path, text: str) -> None:
         written.write(text + "\n")
     with pytest.raises(UsageError, match="Line 2"):
         read_anchors(file)
+
+
+@pytest.mark.parametrize("length", [1, 40, -1, 0])
+def test_a_line_that_was_cut_off_keeps_no_anchor_from_being_read_or_written(tmp_path: Path, length: int) -> None:
+    file = tmp_path / "anchors"
+    first, second, third = (Anchor("a", number, f"{number:064x}") for number in (1, 2, 3))
+    write_anchors(file, [first])
+    line = msgspec.json.encode(second)
+    with file.open("ab") as written:
+        written.write(line[: length or None])
+    is_whole = length == 0  # but for its end
+    assert read_anchors(file) == [first, *([second] if is_whole else [])]
+    assert write_anchors(file, [first, second, third]) == (1 if is_whole else 2)
+    assert read_anchors(file) == [first, second, third]
 
 
 def test_anchors_that_are_not_there_are_refused(tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ async def test_the_secret_is_kept_nowhere(semel: AsyncSemel, store: Counting) ->
 @pytest.mark.parametrize("wrong", ["other secret", "other id", "no form", "empty", "cut", "longer"])
 async def test_what_is_not_the_secret_signs_nobody_in(semel: AsyncSemel, wrong: str) -> None:
     right = (await create(semel)).secret
-    last = "A" if right[-1] != "A" else "B"
+    other = "A" if right[-2] != "A" else "B"
     shown = {
-        "other secret": right[:-2] + last + right[-1],
+        "other secret": right[:-2] + other + right[-1],
         "other id": right[:6] + "0" * 16 + right[22:],
         "no form": "Bearer " + right,
         "empty": "",

@@ -8,6 +8,7 @@ import threading
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from semel.core.events.letters import REASONS
 from semel.core.observer import Signal
 from semel.errors import UsageError
 from semel.telemetry.prometheus import PrometheusObserver
@@ -108,6 +109,17 @@ def test_notices_end_no_call(observer: PrometheusObserver) -> None:
     assert not [line for line in shown(observer) if line.startswith("semel_operations_total{")]
 
 
+def test_what_alerts_count_is_shown_before_it_first_happens(observer: PrometheusObserver) -> None:
+    assert 'semel_notices_total{operation="",outcome="stalled"} 0.0' in shown(observer)
+    observer.observe(signal("ran"))
+    observer.observe(signal("consumed", "event:billing", detail="processed"))
+    lines = shown(observer)
+    for outcome in ("lease_lost", "reused"):
+        assert f'semel_operations_total{{operation="pay",outcome="{outcome}"}} 0.0' in lines
+    for reason in REASONS:
+        assert f'semel_dead_letters_total{{operation="event:billing",outcome="{reason}"}} 0.0' in lines
+
+
 def test_claims_of_semel_itself_are_not_counted(observer: PrometheusObserver) -> None:
     observer.observe(signal("ran", "semel:relay"))
     assert not [line for line in shown(observer) if "semel:relay" in line]
@@ -117,7 +129,7 @@ def test_operations_beyond_the_bound_share_one_label() -> None:
     observer = PrometheusObserver(max_operations=2)
     for number in range(100):
         observer.observe(signal("ran", f"o{number}"))
-    counted = [line for line in shown(observer) if line.startswith("semel_operations_total{")]
+    counted = [line for line in shown(observer) if line.startswith("semel_operations_total{") and "ran" in line]
     assert counted == [
         'semel_operations_total{operation="o0",outcome="ran"} 1.0',
         'semel_operations_total{operation="o1",outcome="ran"} 1.0',

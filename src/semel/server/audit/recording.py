@@ -42,12 +42,12 @@ class RecordedAction:
 def name_failure(error: BaseException) -> str:
     """What an error is called in the chain: its kind, and never its text, which may hold what it was about.
 
-    What a store was asked for and did not answer may have happened, so it is not called refused.
+    What a store was asked for and did not answer may have been done, so it is not called refused.
     """
     if isinstance(error, SemelError):
         told = refusal_of(error)
-        is_known = not (isinstance(told, Unavailable) and told.may_have_happened)
-        return f"refused: {error.code}" if is_known else "interrupted"
+        is_unknown = isinstance(told, Unavailable) and told.may_have_happened
+        return f"unknown: {error.code}" if is_unknown else f"refused: {error.code}"
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
         return "interrupted"
     return f"failed: {type(error).__name__}"
