@@ -20,6 +20,8 @@ from tests.cli.conftest import Run, command, environment
 from tests.processes import child
 
 SMALL = ["--payments", "3", "--workers", "3", "--duplicates", "12", "--seed", "7"]
+ENDLESS = ["--payments", "99", *SMALL[2:]]
+"""Far more than a test waits for: it does not end by itself before the test ends it."""
 
 
 def workers_of(folder: Path) -> list[int]:
@@ -85,7 +87,7 @@ def test_a_ledger_that_does_not_hold_is_a_failure(
 def test_no_process_is_left_behind(ending: signal.Signals, code: int, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with child(
-        command(["demo", *SMALL, "--keep", str(folder)]),
+        command(["demo", *ENDLESS, "--keep", str(folder)]),
         env=environment(PYTHONUNBUFFERED="1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -15,8 +15,9 @@ from semel.core.events.outbox import OpenCursor, ReadEvents, SaveCursor, StreamP
 from semel.events import Outbox, Relay
 from semel.stores.postgresql.outbox import PostgresOutbox
 from tests.effort import FULL
-from tests.events.places import Broker, Place, add
+from tests.events.places import Broker, Place, add, place_at
 from tests.events.stress import FAULTS, Report, Stress
+from tests.servers.databases import Databases
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if FULL else 120)]
 HAPPENED = {*FAULTS, "rolled back", "rolled back to a savepoint"}
@@ -78,12 +79,15 @@ def floor_of_the_reading_before() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
-def test_with_a_naive_floor_the_same_loses_events(place: Place) -> None:
+def test_with_a_naive_floor_the_same_loses_events(postgresql: Databases) -> None:
+    """Which transactions are open at the same time is up to the machine, so this is done until one is passed over."""
     with floor_of_this_reading():
-        report = stress(place, writers=24, transactions=15)
-    assert report.missing, str(report)
-    assert not report.uncommitted, str(report)
+        for _ in range(A_FEW):
+            report = stress(place_at("postgresql", postgresql.new_database()), writers=24, transactions=15)
+            assert not report.uncommitted, str(report)
+            if report.missing:
+                return
+    raise AssertionError("nothing was lost")
 
 
 async def read_beside_a_late_one(place: Place) -> list[str]:

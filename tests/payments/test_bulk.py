@@ -297,6 +297,7 @@ async def test_a_gateway_that_is_slow_and_away_for_a_while_charges_nothing_twice
     build: Build, sqlite_database: str
 ) -> None:
     till = await build(sqlite_database, gateway_timeout=timedelta(seconds=0.5), max_attempts=1, concurrency=4)
+    patient = await build(sqlite_database, max_attempts=1, concurrency=4)
     shop = await till.shop()
     till.gateway.faults(delay=600)
     address = await shop.bulk(rows(6))
@@ -306,7 +307,7 @@ async def test_a_gateway_that_is_slow_and_away_for_a_while_charges_nothing_twice
     till.gateway.faults(delay=0)  # what was given up goes through after all
     till.gateway.process.wait_for_charges(0)
     await _act(shop, address, "retry")
-    await till.run_bulks()
+    await patient.run_bulks()
     assert (await shop.get(address))["completed"] == 6
     assert _charged_once(till, 6)
 

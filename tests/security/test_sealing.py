@@ -127,7 +127,7 @@ def test_everything_that_was_sealed_is_given_back(path: Path) -> None:
 @pytest.mark.slow
 def test_entries_of_a_shared_cache_are_sealed(path: Path, redis_keys: Keys) -> None:
     redis_keys.empty()
-    store = TieredStore(SealedStore(SqliteStore(path), RING), Cache(redis_keys.url), sealer=RING)
+    store = TieredStore(SealedStore(SqliteStore(path), RING), Cache(redis_keys.url, timeout=5), sealer=RING)
     with Semel(store) as semel:
         assert [pay(semel) for _ in range(3)] == [SECRET] * 3
         assert semel.run("o-1", lambda: "", operation="pay", fingerprint=None).cache == "hit"

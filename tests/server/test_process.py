@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,16 +19,10 @@ from semel.errors import UsageError
 from semel.server.settings import ServerSettings, examine_server
 from tests.processes import child
 from tests.servers.redis import Keys as RedisKeys
+from tests.servers.server import free_port
 
 MOST_MEMORY = 100 * 1024 * 1024
 MOST_SECONDS = 2.0
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def write_settings(folder: Path, *lines: str) -> Path:

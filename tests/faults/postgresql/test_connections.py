@@ -100,7 +100,8 @@ def test_a_child_does_not_use_the_connections_of_its_parent(url: str, outsider: 
 
 
 def test_a_full_pool_is_typed(url: str, outsider: Outsider) -> None:
-    with User(PostgresStore(url, pool_size=1, connect_timeout=0.2), "threads") as user, ThreadPoolExecutor(1) as pool:
+    store = PostgresStore(url, pool_size=1, connect_timeout=0.2, lock_timeout=60)  # it waits for as long as the lock is
+    with User(store, "threads") as user, ThreadPoolExecutor(1) as pool:
         user.completed("k")
         outsider.look("UPDATE semel_record SET expires_us = 1")
         outsider.execute("SELECT 1 FROM semel_record FOR UPDATE")

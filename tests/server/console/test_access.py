@@ -425,7 +425,7 @@ def test_all_that_match_are_resolved_with_the_value_that_was_typed(client: httpx
 def test_an_address_cannot_make_a_page_say_that_something_was_done(client: httpx.Client, site: Site) -> None:
     record = site.completed("said")
     page = client.get(f"/viewer/records/{record.reference}", params={"done": "Your account is locked, call 555"}).text
-    assert "555" not in page
+    assert "locked" not in page  # a process or a reference may have the number
     assert "Cancel it: done." in client.get(f"/viewer/records/{record.reference}?done=cancel").text
 
 
