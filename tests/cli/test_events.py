@@ -222,6 +222,17 @@ def test_a_redrive_is_in_the_chain_in_the_words_of_the_server(
     assert begun["reason"].startswith("the bank is back (bulk action ")
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["threads", "loop"])
+def test_a_redrive_of_one_letter_that_fails_again_is_not_done_in_the_chain(
+    database: Database, call: Run, tmp_path: Path, *, is_async: bool
+) -> None:
+    (letter,) = fail_events(database, "e-1")
+    write_module(tmp_path, database, is_async=is_async)
+    done = call("events", "redrive", "billing:consumer", letter, "--because", "another try", "--yes")
+    assert (done.returncode, done.stdout.strip()) == (1, "1 exhausted")
+    assert [entry["outcome"] for entry in chain_of(database, call)] == ["failed: exhausted", ""]
+
+
 def test_a_dry_run_of_a_redrive_only_counts(database: Database, call: Run, tmp_path: Path) -> None:
     fail_events(database, "e-1", "e-2")
     write_module(tmp_path, database, is_async=False)
@@ -257,6 +268,7 @@ def test_what_fails_again_stays_and_is_told_by_the_exit_code(database: Database,
     assert done.returncode == 1
     assert "0 done, 1 refused, 0 failed" in done.stdout
     assert "exhausted: The event is exhausted again." in done.stdout
+    assert "failed: exhausted" in [entry["outcome"] for entry in chain_of(database, call)]
     assert call("events", "dead", "billing", database.url).returncode == 4
 
 

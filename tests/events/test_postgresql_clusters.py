@@ -382,12 +382,36 @@ def test_what_a_relay_remembers_of_a_primary_counts_on_no_standby_that_is_promot
                 relay = _relay(promoted.semel(), broker)
                 with pytest.raises(StoreUnavailable, match="another server"):
                     await relay._ask(ReadEvents(cursor, 10))
-                assert (await relay._ask(PurgeEvents(replace(cursor, floor=9), 0, 10))).count == 0
+                far = replace(cursor, floor=9, number=cursor.number + 99)
+                assert (await relay._ask(PurgeEvents(far, 0, 10))).count == 0
+                assert await (await promoted.caller()).sql("SELECT part FROM semel_cursor"), "it would begin again"
                 assert await relay._ask(SaveCursor(cursor, ())) == CursorLost()
                 await relay.run_once()
                 assert broker.got == ["before", "after"]
 
             play(go_on, promoted)
+
+
+def test_what_a_relay_remembers_counts_no_more_after_the_server_has_crashed(start_postgresql: Start) -> None:
+    with start_postgresql() as server:
+        place = place_at("postgresql", server.new_database())
+        broker = Broker()
+
+        async def crash() -> None:
+            relay = _relay(place.semel(), broker)
+            cursor = (await relay._ask(OpenCursor(StreamPart("default"), bytes(16)))).cursor
+            server.crash()
+            other = _relay(place.semel(), broker)  # a pool that has noticed gives a new connection without a word
+            # As it was seen before the crash, which has taken back what was not yet written down.
+            cursor = replace(cursor, seen="9999:9999:", at=0, until=None)
+            await add(other.outbox, "after")
+            with pytest.raises(StoreUnavailable, match="restarted"):
+                await other._ask(ReadEvents(cursor, 10))
+            assert await other._ask(SaveCursor(cursor, ())) == CursorLost()
+            await other.run_once()
+            assert broker.got == ["after"]
+
+        play(crash, place)
 
 
 def test_a_cursor_is_not_opened_where_the_connection_turns_out_to_be_one_to_a_standby() -> None:

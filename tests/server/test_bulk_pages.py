@@ -161,21 +161,26 @@ async def redrive(reader: Reader, letter: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("error", "then"),
+    ("error", "then", "outcome"),
     [
-        (None, "1 of 1 done. What Came of it paid done handed over: processed"),
-        (OSError(), "0 of 1 done, 1 refused. What Came of it paid refused The event is exhausted again."),
+        (None, "1 of 1 done. What Came of it paid done handed over: processed", "done"),
+        (
+            OSError(),
+            "0 of 1 done, 1 refused. What Came of it paid refused The event is exhausted again.",
+            "failed: exhausted",
+        ),
     ],
     ids=["processed", "exhausted"],
 )
 async def test_a_redriven_letter_is_done_once_its_event_is_processed(
-    desk: Desk, error: Exception | None, then: str
+    desk: Desk, error: Exception | None, then: str, outcome: str
 ) -> None:
     ledger = Ledger(desk, OSError(), max_attempts=1)
     letter = await ledger.fails(desk)
     ledger.error = error
     async with reading(desk, OPERATOR, [ledger]) as reader:
         assert then in await redrive(reader, letter)
+    assert await desk.outcomes() == ["begun", outcome]
 
 
 async def test_a_letter_in_doubt_is_refused_with_the_record_to_decide_about(desk: Desk) -> None:

@@ -4,12 +4,13 @@ What always holds: nobody but this machine reaches the server, and it is gone wh
 """
 
 import importlib.util
+import os
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -79,6 +80,22 @@ class PostgresqlServer(Server):
         import psycopg
 
         return psycopg.OperationalError
+
+    def crash(self) -> None:
+        """End one process at once, so that the first one ends all others and recovers; wait for that."""
+        with self.client.session(self.endpoint.url) as other:
+            with self.client.session(self.endpoint.url) as session:
+                ((pid,),) = session("SELECT pg_backend_pid()")
+                os.kill(pid, signal.SIGKILL)
+            deadline = time.monotonic() + process.LONG
+            with suppress(self.refusal()):
+                while time.monotonic() < deadline:  # until it has noticed
+                    other("SELECT 1")
+                    time.sleep(0.02)
+        while not self._answers():
+            if time.monotonic() > deadline:
+                raise ServerBroken("the server has not recovered")
+            time.sleep(0.02)
 
     def tool(self, name: str) -> str:
         """Another program of the same release: `pg_dump`, say."""

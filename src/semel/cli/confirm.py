@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -21,6 +21,9 @@ from semel.core.store import Capability
 from semel.engine.async_engine import AsyncSemelBase
 from semel.engine.engine import SemelBase, engine_of
 from semel.engine.sync_engine import SyncSemelBase
+
+if TYPE_CHECKING:
+    from semel.server.audit.recording import RecordedAction
 
 Reason = Annotated[str, typer.Option(help="Why; kept with the record.", show_default=False)]
 By = Annotated[
@@ -57,7 +60,7 @@ def recorded(
     scope: str = "",
     reason: str = "",
     detail: Mapping[str, object] | None = None,
-) -> AbstractContextManager[object]:
+) -> AbstractContextManager[RecordedAction | None]:
     """Around what is done: an entry of the audit chain before it and one after it, where the store keeps one."""
     if not keeps_audit(semel):
         return nullcontext()
@@ -69,7 +72,7 @@ def recorded(
 
 def async_recorded(
     semel: AsyncSemelBase, *, action: str, target: str, who: str, scope: str = "", reason: str = ""
-) -> AbstractAsyncContextManager[object]:
+) -> AbstractAsyncContextManager[RecordedAction | None]:
     """The same around what is awaited."""
     if not keeps_audit(semel):
         return nullcontext()

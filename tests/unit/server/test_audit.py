@@ -21,6 +21,7 @@ from semel.engine.engine import engine_of
 from semel.errors import NotResolvable, RecordNotFound, StoreUnavailable, UsageError
 from semel.server.audit import Anchor, Audit, AuditEntry, read_anchors, write_anchors
 from semel.server.audit.flows import SEAL_AFTER, AuditFlows, NewEntry
+from semel.server.audit.recording import name_redrive
 from semel.stores.memory import MemoryStore
 from semel.testing.clock import VirtualClock
 
@@ -237,6 +238,21 @@ async def test_an_action_whose_store_did_not_answer_may_have_been_done(audit: Au
         async with audit.record(scope="acme", actor="ann", action="fail", target="r1", reason=""):
             raise StoreUnavailable("no answer")
     assert [entry.outcome for entry in await listed(audit)] == ["unknown: store_unavailable", ""]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        ("processed", "done"),
+        ("duplicate", "done"),
+        ("ignored", "done"),
+        ("unavailable", "unknown: unavailable"),
+        ("in_progress", "refused: in_progress"),
+        ("rejected", "failed: rejected"),
+    ],
+)
+def test_a_redrive_is_done_only_where_its_event_is_processed(status: str, outcome: str) -> None:
+    assert name_redrive(status) == outcome
 
 
 async def test_an_action_that_fails_is_named_by_its_kind(audit: Audit) -> None:

@@ -97,8 +97,19 @@ class ActionsBase:
         target: str,
         reason: str,
         detail: Mapping[str, Any] | None = None,
+        name: Callable[[T], str] | None = None,
     ) -> T:
         """Carry out what changes something, with its beginning and its end in the chain.
+
+        Args:
+            user: who does it.
+            permission: what is needed for it, and what it is called in the chain.
+            work: does it.
+            scope: whose it is.
+            target: what it is done to.
+            reason: why.
+            detail: further facts for the chain.
+            name: what its end is called in the chain, by what `work` gives; without it "done".
 
         Raises:
             Refused: there is no reason, no chain, or it could not be done.
@@ -109,8 +120,11 @@ class ActionsBase:
         told = {name: str(value) for name, value in (detail or {}).items()}
         async with self.audit.record(
             scope=scope, actor=user.name, action=str(permission), target=target, reason=why, detail=told
-        ):
-            return await self.told(work())
+        ) as action:
+            done = await self.told(work())
+            if name is not None:
+                action.outcome = name(done)
+            return done
 
     async def note_look(self, user: User, permission: Permission, *, scope: str, target: str) -> None:
         """Write down that somebody looked at what is a right of its own; a store without a chain shows it unwritten."""

@@ -26,6 +26,7 @@ from semel.events.dead_letters import LetterName, parse_letter_id, why_unreadabl
 from semel.server.access import Permission, User
 from semel.server.actions.checks import ActionsBase, not_found_error
 from semel.server.audit import Audit
+from semel.server.audit.recording import name_redrive
 from semel.server.audit.targets import letter_target, parked_target
 from semel.server.engines import call_either
 from semel.server.refusals import Invalid, NotPossible, Unavailable
@@ -139,7 +140,10 @@ class EventActions(ActionsBase):
             disposition: Disposition = await call_either(known.redrive, letter_id(found), is_async=known.is_async)
             return disposition
 
-        return await self._change_letter(user, Permission.REDRIVE, found, hand_over, reason=reason)
+        def name(disposition: Disposition) -> str:
+            return name_redrive(disposition.status)
+
+        return await self._change_letter(user, Permission.REDRIVE, found, hand_over, reason=reason, name=name)
 
     async def why_in_vain(self, letter: StoredLetter) -> str:
         """Why a letter would be redriven in vain; empty: it may be worth it.
@@ -281,10 +285,17 @@ class EventActions(ActionsBase):
         work: Callable[[], Awaitable[T]],
         *,
         reason: str,
+        name: Callable[[T], str] | None = None,
     ) -> T:
-        detail = {"consumer": letter.consumer, "letter_reason": letter.reason}
         return await self.change(
-            user, permission, work, scope=letter.scope, target=letter_target(letter), reason=reason, detail=detail
+            user,
+            permission,
+            work,
+            scope=letter.scope,
+            target=letter_target(letter),
+            reason=reason,
+            detail={"consumer": letter.consumer, "letter_reason": letter.reason},
+            name=name,
         )
 
     def has(self, capability: Capability) -> bool:
@@ -305,7 +316,7 @@ def check_processed(disposition: Disposition) -> None:
         NotPossible: the event was handed over, and its letter is still there; `because` is what came of it.
     """
     status = disposition.status
-    if status in ("processed", "duplicate", "ignored"):
+    if name_redrive(status) == "done":
         return
     if status == "unavailable":
         raise Unavailable("The store did not answer.", may_have_happened=True)

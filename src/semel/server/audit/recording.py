@@ -53,6 +53,18 @@ def name_failure(error: BaseException) -> str:
     return f"failed: {type(error).__name__}"
 
 
+def name_redrive(status: str) -> str:
+    """What a redrive is called in the chain, by the status of its disposition: handed over is not yet processed."""
+    match status:
+        case "processed" | "duplicate" | "ignored":
+            return "done"
+        case "unavailable":
+            return "unknown: unavailable"
+        case "in_progress":
+            return "refused: in_progress"
+    return f"failed: {status}"
+
+
 def _end_of(new: NewEntry, action: RecordedAction) -> NewEntry:
     """The entry that ends an action."""
     return NewEntry(

@@ -54,6 +54,7 @@ _STATES: Final = {
     "no": Look("does not hold", "bad", "✘"),
     "done": Look("done", "good", "✔"),
     "refused": Look("refused", "bad", "✘"),
+    "unknown": Look("unknown", "warn", "?"),
     "begun": Look("begun", "info", "▶"),
     "shown": Look("shown", "calm", "·"),
 }

@@ -204,7 +204,7 @@ class PostgresOutbox:
         """Delete events that were published, and the rows of cursors that no longer count."""
         cursor, part = operation.cursor, operation.cursor.part
         oldest = cursor.number - _KEPT_CURSORS
-        yield Command(self._sql["forget_cursors"], (part.stream, part.number, part.parts, oldest))
+        yield Command(self._sql["forget_cursors"], (part.stream, part.number, part.parts, oldest, cursor.server))
         mine = (part.stream, part.parts, part.number)
         values = (operation.after, operation.keep_us, cursor.floor, *mine, cursor.seen, cursor.server, operation.limit)
         ((count, last),) = yield Command(self._sql["purge"], values)

@@ -16,9 +16,14 @@ SELECT now FROM d;
 , added AS ({adding})
 
 -- Which server this is, as long as it runs. What a relay remembers may be ahead of a standby that was promoted, or of a
--- server that has crashed: there, numbers of transactions that it has seen are given to others.
+-- server that has crashed: there, numbers of transactions that it has seen are given to others. A server that loses one
+-- of its processes recovers from a crash and is not started anew, but begins its statistics again. Before release 15
+-- statistics are read from a file that has to be waited for, too slow for every reading.
 -- part: server
-(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+(extract(epoch FROM CASE
+    WHEN current_setting('server_version_num')::integer < 150000 THEN pg_postmaster_start_time()
+    ELSE greatest(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())
+END) * 1000000)::bigint
 
 -- Where each part of a stream is, the newest row of each; whether this is a standby, on which no snapshot knows which
 -- transactions are open; the cluster, whose numbers of transactions the snapshots are of; and the server.
@@ -84,9 +89,10 @@ SELECT now FROM d;
 SELECT token FROM {cursor_table}
 WHERE stream = ?::text AND part = ?::integer AND parts = ?::integer AND number = ?::bigint;
 
+-- On another server the newest row may be older than all that are remembered.
 -- name: forget_cursors
 DELETE FROM {cursor_table}
-WHERE stream = ?::text AND part = ?::integer AND parts = ?::integer AND number < ?::bigint;
+WHERE stream = ?::text AND part = ?::integer AND parts = ?::integer AND number < ?::bigint AND {server} = ?::bigint;
 
 -- The next events of a window: those that `until` sees and `seen` does not, in the order of positions. First what is
 -- above the floor; then, of transactions that had not ended in `seen`, what is below it, found by their numbers. The

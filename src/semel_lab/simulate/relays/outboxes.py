@@ -281,7 +281,7 @@ class SnapshotServer(_Server):
         row = self._cursors[parts, part].get(number)
         return [] if row is None else [(row[4],)]
 
-    def _forget_cursors(self, _stream: str, part: int, parts: int, oldest: int) -> list[Row]:
+    def _forget_cursors(self, _stream: str, part: int, parts: int, oldest: int, _server: int) -> list[Row]:
         log = self._cursors[parts, part]
         for number in [number for number in log if number < oldest]:
             del log[number]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
 
 import typer
 from rich import box
@@ -34,6 +34,9 @@ from semel.engine.engine import engine_of
 from semel.events import Consumer, DeadLetter, Disposition
 from semel.events.dead_letters import parse_letter_id
 from semel.texts import clean, span
+
+if TYPE_CHECKING:
+    from semel.server.audit.recording import RecordedAction
 
 _PAGE = 100
 _SHORTEST = 8
@@ -357,14 +360,24 @@ async def _redrive_one(consumer: Consumer[Any], id_: str, decision: _Decision) -
     given: Any
     if isinstance(semel, AsyncSemelBase):
         found = await engine_of(semel).perform_on(None, looking)
-        async with async_recorded(semel, action="redrive", **_entry_of(found, decision)):
+        async with async_recorded(semel, action="redrive", **_entry_of(found, decision)) as entry:
             given = await consumer.redrive(id_)
+            _name(entry, given)
     else:
         found = engine_of(semel).perform_on(None, looking)
-        with recorded(semel, action="redrive", **_entry_of(found, decision)):
+        with recorded(semel, action="redrive", **_entry_of(found, decision)) as entry:
             given = consumer.redrive(id_)
+            _name(entry, given)
     disposition: Disposition = given
     return disposition
+
+
+def _name(entry: RecordedAction | None, disposition: Disposition) -> None:
+    """Say in the audit chain what came of a redrive, in the words of the server."""
+    from semel.server.audit.recording import name_redrive
+
+    if entry is not None:
+        entry.outcome = name_redrive(disposition.status)
 
 
 def _look(consumer: str, id_: str) -> Flow[StoredLetter | None]:
