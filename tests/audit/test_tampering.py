@@ -387,3 +387,17 @@ async def test_sealing_does_not_cover_up_what_is_missing(chain: Chain) -> None:
     (anchor,) = await chain.audit.seal(scope=chain.scope)
     assert anchor.seq == 5, "sealed no further"
     assert await chain.find() == [("deletion", 7)]
+
+
+async def test_a_head_that_was_set_back_keeps_no_other_chain_from_being_sealed(
+    chain: Chain, caplog: pytest.LogCaptureFixture
+) -> None:
+    await chain.audit.seal(scope=chain.scope)
+    chain.run("UPDATE semel_audit_head SET sealed = 0 WHERE {chain}")
+    others = [f"{chain.scope}, other {number}" for number in range(6)]
+    for scope in others:
+        await chain.audit.append(scope=scope, actor="ann", action="resolve", target="r", reason="why", outcome="done")
+    sealed = {anchor.scope: anchor.seq for anchor in await chain.audit.seal()}
+    assert [sealed.get(scope) for scope in others] == [1] * len(others)
+    assert f"the audit chain of scope {chain.scope!r} could not be sealed" in caplog.text
+    assert await chain.faults()

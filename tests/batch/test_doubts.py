@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -104,3 +106,21 @@ def test_a_sealed_batch_expires_though_its_key_is_gone(tmp_path: Path) -> None:
         assert list(Batches(semel).list()) == []
         semel.sweep()
         assert semel.read(("b", "b_0"), operation="pay") is None
+
+
+@pytest.mark.parametrize("changed", ["batch SET operation = ''", "item SET id = char(10)"])
+def test_a_batch_that_was_changed_by_hand_keeps_no_other_from_going(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, changed: str
+) -> None:
+    path = tmp_path / "semel.db"
+    with Semel(f"sqlite:///{path}") as semel:
+        for id_ in ("b-1", "b-2"):
+            Batches(semel).start(id_, [{"id": "1"}], operation="load", item_id="id").run(lambda item: 1)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE semel_batch SET keep_us = 1, ended_us = 1, updated_us = 1")
+            which = "number" if changed.startswith("batch") else "batch"
+            connection.execute(f"UPDATE semel_{changed} WHERE {which} = 1")
+        semel.sweep()
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT id FROM semel_batch").fetchall() == [("b-1",)]
+    assert "the batch 'b-1' (number 1) does not expire: key_" in caplog.text

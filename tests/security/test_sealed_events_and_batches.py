@@ -128,6 +128,29 @@ async def test_a_relay_that_cannot_open_events_publishes_none_and_passes_over_no
         assert await Relay(Outbox(own), publisher).run_once() == 1
 
 
+class Refusing:
+    """Takes no event."""
+
+    async def publish(self, events: Sequence[Event]) -> list[Exception | None]:
+        return [ValueError("no")] * len(events)
+
+
+@pytest.mark.anyio
+async def test_events_that_cannot_be_opened_are_listed_with_the_others(url: str) -> None:
+    for ring, id_ in ((RING, "e-1"), (OTHER, "e-2")):
+        async with AsyncSemel(url, seal=ring) as semel:
+            outbox = Outbox(semel)
+            await outbox.add(Event(type="t", source="/s", id=id_, data={"x": 1}), autonomous=True)
+            await Relay(outbox, Refusing(), max_attempts=1).run_once()
+    async with AsyncSemel(url, seal=OTHER) as semel:
+        parked = {one.event.id: one async for one in Relay(Outbox(semel), Refusing()).parked()}
+        assert sorted(parked) == ["e-1", "e-2"]
+        assert (parked["e-1"].event.data, parked["e-2"].event.data) == (None, {"x": 1})
+        error = parked["e-1"].error
+        assert error is not None
+        assert "the key 'a'" in error.message
+
+
 def consumer_of(semel: Semel, ran: list[str]) -> Consumer[Semel]:
     consumer = Consumer(semel, "billing", final_errors=(ValueError,))
 

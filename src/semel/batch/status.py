@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from semel.core.batch.operations import BatchFound
+from semel.core.batch.values import StoredBatch
 from semel.core.record import instant
 
 BatchState = Literal["loading", "pending", "running", "paused", "completed", "cancelled", "failed"]
@@ -87,6 +88,7 @@ def status_of(found: BatchFound, rate: float | None) -> BatchStatus:
     batch, counts = found.batch, found.counts
     assert batch is not None  # noqa: S101 - asked by the caller
     remaining = batch.total - counts.settled
+    metadata, notes = _read_texts(batch)
     return BatchStatus(
         id=batch.id,
         operation=batch.operation,
@@ -102,9 +104,17 @@ def status_of(found: BatchFound, rate: float | None) -> BatchStatus:
         eta=timedelta(seconds=remaining / rate) if rate and batch.state == "running" else None,
         started=None if batch.started_us is None else instant(batch.started_us),
         updated=instant(batch.updated_us),
-        metadata=msgspec.json.decode(batch.metadata),
-        notes=tuple(msgspec.json.decode(batch.notes)),
+        metadata=metadata,
+        notes=notes,
     )
+
+
+def _read_texts(batch: StoredBatch) -> tuple[Any, tuple[str, ...]]:
+    """Metadata and notes; where somebody has changed them so that they are none, a note that says so."""
+    try:
+        return msgspec.json.decode(batch.metadata), tuple(msgspec.json.decode(batch.notes, type=list[str]))
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        return None, (f"its metadata or notes were changed, and cannot be read any more: {problem}",)
 
 
 class Look(NamedTuple):

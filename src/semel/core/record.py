@@ -36,6 +36,9 @@ from semel.core.policy import Doubt
 from semel.errors import RecordUnreadable, UsageError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+_LATEST = datetime(9999, 12, 30, tzinfo=UTC)
+"""A day from the ends, so that every clock can tell their time of day."""
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")  # what one database or another cannot keep as text
 
 
@@ -373,8 +376,14 @@ def show_record(stored: StoredRecord) -> Record:
 
 
 def instant(microseconds: int) -> datetime:
-    """A store's instant as an aware datetime."""
-    return _EPOCH + timedelta(0, 0, microseconds)
+    """A store's instant as an aware datetime; where there is none so far away, about the last or the first there is.
+
+    Such a number is written by hand, for "never": the record that has it hides no others from whoever looks.
+    """
+    try:
+        return _EPOCH + timedelta(0, 0, microseconds)
+    except OverflowError:
+        return _LATEST if microseconds > 0 else _EARLIEST
 
 
 def store_instant(moment: datetime) -> int:

@@ -13,13 +13,15 @@ without a record, None.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import operator
 import re
 import types
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -128,12 +130,47 @@ def sync_call_function(function: Callable[[], Any]) -> Any:
     return value
 
 
+class HookWasCancelled(Exception):
+    """What a reconcile hook waited for was cancelled, and nobody cancelled who asks it: an error of it alone."""
+
+    def __init__(self) -> None:
+        super().__init__("what the reconcile hook waited for was cancelled, and not who asked it")
+
+
+@contextmanager
+def _cancelled_alone() -> Iterator[None]:
+    """Turns a cancellation inside that nobody asked for into an error.
+
+    Of a client whose connection is gone: it would end a sweep, and whoever sweeps, without a word.
+
+    Raises:
+        HookWasCancelled: there was such a cancellation.
+    """
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if _is_cut_off():
+            raise
+        raise HookWasCancelled from error
+
+
+def _is_cut_off() -> bool:
+    """Whether the task that is current is being cancelled; nobody cancels a thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop runs here
+        return False
+    return task is None or task.cancelling() > 0
+
+
 async def async_call_hook(hook: Callable[[Any], Any], attempt: Any) -> Any:
     """Ask a reconcile hook, which may be a coroutine function or not."""
-    verdict = hook(attempt)
-    return await verdict if inspect.isawaitable(verdict) else verdict
+    with _cancelled_alone():
+        verdict = hook(attempt)
+        return await verdict if inspect.isawaitable(verdict) else verdict
 
 
+@_cancelled_alone()
 def sync_call_hook(hook: Callable[[Any], Any], attempt: Any) -> Any:
     """Ask a reconcile hook."""
     return hook(attempt)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from semel.core.events.letters import REASONS, LetterQuery, StoredLetter
 from semel.core.record import UNREADABLE, Failure, instant, store_instant
 from semel.core.sealing.values import refuse_sealed
-from semel.errors import RecordUnreadable, UsageError
+from semel.errors import EventInvalid, RecordUnreadable, UsageError
 from semel.events.event import Event
 
 _ID_BYTES = 32
@@ -75,26 +75,38 @@ def why_unreadable(stored: StoredLetter) -> Failure | None:
 
 
 def check_readable(stored: StoredLetter) -> None:
-    """Refuse a letter that is sealed with a key which is not at hand.
+    """Refuse a letter that is sealed with a key which is not at hand, or that was changed.
 
     Raises:
         RecordUnreadable: it is.
     """
+    _read(stored)
+
+
+def _read(stored: StoredLetter) -> tuple[Event | None, tuple[dict[str, str], bytes] | None]:
+    """The event that a letter keeps, or the headers and the body of what could not be read.
+
+    Raises:
+        RecordUnreadable: nobody can tell here what was delivered.
+    """
+    reference = None if stored.record is None else stored.record.hex()
     why = why_unreadable(stored)
     if why is not None:
-        raise RecordUnreadable(why.message, reference=None if stored.record is None else stored.record.hex())
+        raise RecordUnreadable(why.message, reference=reference)
+    try:
+        return (Event.from_json(stored.content), None) if stored.readable else (None, unpack(stored.content))
+    except (EventInvalid, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        message = f"What is stored of a dead letter was changed, and cannot be read any more: {problem}"
+        raise RecordUnreadable(message, reference=reference) from problem
 
 
 def show_letter(stored: StoredLetter) -> DeadLetter:
-    """A stored letter as people see it; where its key is not at hand, its error says so and there is no event."""
+    """A stored letter as people see it; where it cannot be opened or read, its error says so and there is no event."""
     event, raw = None, None
-    why = why_unreadable(stored)
-    if why is not None:
-        stored = replace(stored, error=why)
-    elif stored.readable:
-        event = Event.from_json(stored.content)
-    else:
-        raw = unpack(stored.content)
+    try:
+        event, raw = _read(stored)
+    except RecordUnreadable as problem:
+        stored = replace(stored, error=Failure(UNREADABLE, problem.message))
     return DeadLetter(
         id=stored.id.hex() + (stored.record or b"").hex(),
         event=event,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from semel.core.events.outbox import OutboxEvent, shard_of
+from semel.core.events.outbox import NO_ATTRIBUTES, OutboxEvent, shard_of
 from semel.core.record import instant, store_instant
 from semel.core.sealing.values import refuse_sealed
-from semel.errors import UsageError
+from semel.errors import RecordUnreadable, UsageError
 from semel.events.event import MAX_TEXT, Event, is_plain_text, is_text, restore_event
 
-_NO_ATTRIBUTES: Final = b'{"extensions":{}}'
-"""What nearly every event has, and a relay need not decode."""
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -49,7 +48,7 @@ def _encode_attributes(event: Event) -> bytes:
     """The attributes that have no column of their own, as JSON."""
     has_text = is_plain_text(event)
     if not event.extensions and event.dataschema is None and not has_text:
-        return _NO_ATTRIBUTES
+        return NO_ATTRIBUTES
     attributes: dict[str, Any] = {"extensions": dict(event.extensions)}
     if has_text:
         attributes["text"] = True
@@ -58,15 +57,34 @@ def _encode_attributes(event: Event) -> bytes:
     return msgspec.json.encode(attributes)
 
 
+def show_outbox_event(kept: OutboxEvent) -> Event:
+    """The event as a list shows it: what of it cannot be read, as it was changed by hand, is left out.
+
+    Raises:
+        RecordUnreadable: it is sealed, and no keyring was given.
+    """
+    try:
+        return from_outbox(kept)
+    except RecordUnreadable:
+        raise
+    except Exception:  # noqa: BLE001 - there are many ways to be none, and it hides no other
+        left = replace(kept, data=None, attributes=NO_ATTRIBUTES, time_us=None)
+        return from_outbox(left)
+
+
 def from_outbox(kept: OutboxEvent) -> Event:
     """The event again.
 
     Raises:
         RecordUnreadable: it is sealed, and no keyring was given.
+        OverflowError: its time is beyond the years that there are.
     """
     refuse_sealed(kept.attributes)
+    time = None if kept.time_us is None else instant(kept.time_us)
+    if time is not None and store_instant(time) != kept.time_us:
+        raise OverflowError(f"the time {kept.time_us} is in no year that there is")
     dataschema, extensions, has_text = None, {}, False
-    if kept.attributes != _NO_ATTRIBUTES:
+    if kept.attributes != NO_ATTRIBUTES:
         attributes = _decode(kept.attributes)
         dataschema, extensions = attributes.get("dataschema"), attributes["extensions"]
         has_text = attributes.get("text", False)
@@ -81,7 +99,7 @@ def from_outbox(kept: OutboxEvent) -> Event:
         subject=kept.subject,
         data=data,
         id=kept.id,
-        time=None if kept.time_us is None else instant(kept.time_us),
+        time=time,
         datacontenttype=kept.content_type,
         dataschema=dataschema,
         extensions=extensions,

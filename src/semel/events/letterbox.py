@@ -61,7 +61,10 @@ class AsyncLetterbox:
         """Delete a letter about a doubt that has ended: a worker that was slow may complete after it was written."""
         if letter.reason != "in_doubt" or letter.record is None:
             return False
-        found = await self._ask(Read(letter.record, operation=self._settings.operation))
+        try:
+            found = await self._ask(Read(letter.record, operation=self._settings.operation))
+        except RecordUnreadable:
+            return False
         record = found.record
         if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
             return False
@@ -166,7 +169,10 @@ class SyncLetterbox:
         """Delete a letter about a doubt that has ended: a worker that was slow may complete after it was written."""
         if letter.reason != "in_doubt" or letter.record is None:
             return False
-        found = self._ask(Read(letter.record, operation=self._settings.operation))
+        try:
+            found = self._ask(Read(letter.record, operation=self._settings.operation))
+        except RecordUnreadable:
+            return False
         record = found.record
         if record is None or record.status not in (Status.COMPLETED, Status.CANCELLED):
             return False

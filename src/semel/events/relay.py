@@ -25,7 +25,7 @@ from semel.engine.async_engine import AsyncCall, AsyncEngine
 from semel.engine.engine import engine_of
 from semel.errors import InProgress, LeaseLost, RecordNotFound, TryLater, UsageError
 from semel.events.disposition import Backoff
-from semel.events.encoding import from_outbox
+from semel.events.encoding import show_outbox_event
 from semel.events.event import Event
 from semel.events.outbox import Outbox
 from semel.events.publishing import (
@@ -302,7 +302,7 @@ def _show(parked: ParkedEvent) -> Parked:
     kept = parked.stored.event
     return Parked(
         parked.stored.position,
-        from_outbox(kept),
+        show_outbox_event(kept),
         kept.ordering_key,
         parked.error,
         parked.attempts,

@@ -606,8 +606,9 @@ class BulkActions:
             asked = list_page(scope, state, after, newest_first=newest_first, operation=BULK)
             page: tuple[StoredBatch, ...] = await self._actions.perform(asked)
             for batch in page:
-                yield batch
                 after = batch.number
+                if _is_readable(batch):
+                    yield batch
             if not page:
                 return
 
@@ -692,7 +693,17 @@ _ENDS_DOUBT: Final = ("resolve", "cancel", "fail", "release")
 
 def is_everywhere(batch: StoredBatch) -> bool:
     """Whether the bulk action that a batch is acts on all scopes: it exists for those alone who reach all."""
-    return msgspec.json.decode(batch.metadata, type=BulkMetadata).everywhere
+    return not _is_readable(batch) or _metadata_in(batch).everywhere
+
+
+def _is_readable(batch: StoredBatch) -> bool:
+    """Whether this release knows what a bulk action is to do; one that it does not know holds up no others."""
+    try:
+        _metadata_in(batch)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        _LOG.warning("the bulk action %r cannot be read by this release: %s", batch.id, problem)
+        return False
+    return True
 
 
 def _id_taken_error(id_: str) -> NotPossible:

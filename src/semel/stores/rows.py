@@ -143,6 +143,8 @@ _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _PART = re.compile(r"\{(\w+)\}")
 _STATUS = {status.value: status for status in Status}
 _DOUBTS = frozenset(get_args(Doubt))
+_UNREADABLE_TAGS = "semel.unreadable"
+_SHOWN = 100
 _TAGS = msgspec.json.Decoder(dict[str, str])
 _ENCODE = msgspec.json.Encoder().encode
 _ABOUT_NOTHING = (None, None, None, None, None)
@@ -371,8 +373,19 @@ def _about(
         business_key=business_key,
         process_instance=process_instance,
         requester=requester,
-        tags={} if tags is None else _TAGS.decode(tags),
+        tags={} if tags is None else _tags(tags),
     )
+
+
+def _tags(text: str) -> dict[str, str]:
+    """Tags as they were given; where somebody has changed them so that they are none, one that says so.
+
+    Nothing is decided by them, so such a record can be looked at, and hides no other.
+    """
+    try:
+        return _TAGS.decode(text)
+    except msgspec.DecodeError as problem:
+        return {_UNREADABLE_TAGS: f"{problem}: {text[:_SHOWN]}"}
 
 
 def _unknown_word(digest: bytes, status: object, in_doubt_policy: object) -> RecordUnreadable:

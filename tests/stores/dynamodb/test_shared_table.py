@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from semel import Semel
-from semel.errors import SchemaOutdated
+from semel.errors import RecordUnreadable, SchemaOutdated
 from semel.stores.dynamodb import DynamoStore, Writes
 from tests.servers.ministack import Tables
 
@@ -117,3 +117,23 @@ def test_effect_and_record_are_written_together_beside_each_other(dynamodb: Tabl
             with semel.within(writes):
                 semel.run("k", add, operation="o", fingerprint=None)
     assert dynamodb.client.get_item(TableName=name, Key=key)["Item"]["kwh"] == {"N": "1"}
+
+
+def test_a_record_of_a_newer_release_hides_no_other_from_lists_and_sweeps(dynamodb: Tables) -> None:
+    url = dynamodb.new_table()
+    with Semel(url) as semel:
+        for key in ("k-1", "k-2", "k-3"):
+            semel.run(key, lambda: 1, operation="charge", fingerprint=None)
+        record = semel.read("k-2", operation="charge")
+        assert record is not None
+        dynamodb.client.update_item(
+            TableName=urlsplit(url).netloc,
+            Key={"digest": {"B": record.key.digest}},
+            UpdateExpression="SET #format = :newer",
+            ExpressionAttributeNames={"#format": "format"},
+            ExpressionAttributeValues={":newer": {"N": "99"}},
+        )
+        assert sorted(one.key.value for one in semel.records()) == ["k-1", "k-3"]
+        assert semel.sweep().held == 0
+        with pytest.raises(RecordUnreadable):
+            semel.run("k-2", lambda: 1, operation="charge", fingerprint=None)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from semel import Semel
 from semel.core.key import Key
 from semel.core.operations import (
     AddReplays,
@@ -21,6 +22,7 @@ from semel.core.operations import (
 )
 from semel.core.record import Failure, Step
 from semel.errors import RecordUnreadable, UsageError
+from semel.events import Consumer, Event
 from semel.stores.redis import RedisStore
 from tests.servers.redis import Keys
 from tests.stores.redis.kit import Asker
@@ -176,3 +178,19 @@ def test_a_transaction_cannot_be_joined() -> None:
         store.join(object())
     with pytest.raises(UsageError, match="cannot join a transaction"):
         store.async_join(object())
+
+
+def test_a_letter_that_is_unreadable_keeps_no_other_from_a_listing(keys: Keys) -> None:
+    with Semel(keys.url) as semel:
+        consumer = Consumer(semel, "billing", final_errors=(ValueError,))
+
+        @consumer.on("t")
+        def refuse(event: Event) -> None:
+            raise ValueError(event.id)
+
+        for id_ in ("e-1", "e-2", "e-3"):
+            consumer.handle(Event(type="t", source="/s", id=id_, data=None))
+        place = next(name for name in keys.names() if keys.said("TYPE", name) == b"hash" and b"letters" in name)
+        (letter, *_) = keys.said("HKEYS", place)
+        keys.said("HSET", place, letter, "of a newer release")
+        assert len(list(consumer.dead_letters())) == 2

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.core.sealing.values import is_sealed, key_id_of, unpack_sealed
+from semel.core.sealing.values import is_sealed, key_id_of, sealed_start, unpack_sealed
 from semel.errors import RecordUnreadable, UsageError
 from semel.security import Keyring
 from tests.effort import FULL
@@ -234,3 +234,11 @@ def test_a_key_service_that_fails_leaves_the_record_unreadable_until_it_is_back(
         ring.open(SUBJECT, b"outcome", sealed)
     is_down[0] = False
     assert ring.open(SUBJECT, b"outcome", sealed) == b"old"
+
+
+def test_a_value_that_was_cut_off_behind_its_version_names_no_key() -> None:
+    start = sealed_start("k1")[: -len(b"\xa2k1")]
+    assert is_sealed(start)
+    assert key_id_of(start) == ""
+    with pytest.raises(RecordUnreadable):
+        unpack_sealed(start)

@@ -1,8 +1,12 @@
-"""How a batch that is expired goes, with the records of its items and pages; in lots, and again after a crash."""
+"""How a batch that is expired goes, with the records of its items and pages; in lots, and again after a crash.
+
+A batch that cannot go, because somebody has changed it by hand, is named in the log and holds up none of the others.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from itertools import compress
 from typing import Final
@@ -20,8 +24,10 @@ from semel.core.batch.values import BatchPage, ItemStatus, StoredBatch, commit_k
 from semel.core.flow import Flow, ask
 from semel.core.operations import Resolve
 from semel.core.record import Note, Status
+from semel.errors import SemelError, TryLater
 
 _LOT: Final = 500
+_LOG: Final = logging.getLogger("semel")
 _EXPIRED: Final = Note("Cancelled", "its batch was cancelled, and is not kept any more").text()
 
 
@@ -31,7 +37,7 @@ def release_held() -> Flow[None]:
     while True:
         held = (yield from ask(HeldBatches(after, _LOT))).batches
         for batch in held:
-            yield from follow_doubts(batch, "fail")
+            yield from _alone(batch, follow_doubts(batch, "fail"))
         if len(held) < _LOT:
             return
         after = held[-1].number
@@ -41,8 +47,18 @@ def forget_expired(limit: int, number: int | None = None) -> Flow[int]:
     """Delete at most `limit` batches that are expired, or this one; answers how many there were."""
     expired = yield from ask(ExpiredBatches(limit, number))
     for batch in expired.batches:
-        yield from _forget(batch)
+        yield from (_forget(batch) if number is not None else _alone(batch, _forget(batch)))
     return len(expired.batches)
+
+
+def _alone(batch: StoredBatch, work: Flow[None]) -> Flow[None]:
+    """Do something with one of several batches, and go on with the next where it cannot be done with this one."""
+    try:
+        yield from work
+    except TryLater:
+        raise
+    except SemelError as error:
+        _LOG.error("the batch %r (number %d) does not expire: %s", batch.id, batch.number, error.code)
 
 
 def _forget(batch: StoredBatch) -> Flow[None]:

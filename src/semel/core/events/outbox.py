@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 import msgspec
 
@@ -22,6 +23,10 @@ from semel.core.flow import Asks
 from semel.core.record import Failure
 
 SHARDS = 64
+
+
+NO_ATTRIBUTES: Final = b'{"extensions":{}}'
+"""The attributes of nearly every event, which a relay need not decode."""
 
 
 class OutboxEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):  # of texts, numbers and bytes alone

@@ -137,6 +137,8 @@ def key_id_of(stored: bytes) -> str | None:
     if not is_sealed(stored):
         return None
     found = stored[len(_START) :]
+    if not found:
+        return ""
     # A short text has its length in its first byte, a longer one in the next.
     length, first = (found[1], 2) if found[:1] == _LONG_TEXT and len(found) > 1 else (found[0] & _SHORT_LENGTH, 1)
     return found[first : first + length].decode("utf-8", "replace")

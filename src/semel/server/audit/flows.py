@@ -66,6 +66,7 @@ _MOST_US: Final = 2**63 - 1
 _EARLIEST_US, _LATEST_US = 0, 250_000_000_000_000_000
 """What is shown of an instant: from 1970 to 9892, of which every clock can tell the time of day."""
 _DAMAGED: Final = "(damaged: see semel audit verify)"
+_NOT_SEALED: Final = "the audit chain of scope %r could not be sealed (%s): run semel audit verify"
 _LOG: Final = logging.getLogger("semel.audit")
 _PHASES: Final[dict[int, Literal["whole", "begun", "ended"]]] = {
     Phase.WHOLE: "whole",
@@ -227,6 +228,8 @@ class AuditFlows:
                 yield from self.seal_chain(head)
             except StoreUnavailable as error:
                 _LOG.info("the audit chain was not sealed this time: %s", error)
+            except Exception as error:  # noqa: BLE001 - the same
+                _LOG.error(_NOT_SEALED, head.scope, type(error).__qualname__)
         return show_entry(appended.entry)
 
     def _send(self, operation: AppendEntry) -> Flow[EntryAppended]:
@@ -259,10 +262,19 @@ class AuditFlows:
         return head
 
     def seal(self, scope: str | None) -> Flow[list[Anchor]]:
-        """Seal all that is not sealed of one chain or all; answers the last seal of each."""
+        """Seal all that is not sealed of one chain or all; answers the last seal of each.
+
+        A chain that was changed, so that its next seal is refused, keeps none of the others from being sealed.
+        """
         anchors: list[Anchor] = []
         for head in (yield from _all_heads(scope)):
-            sealed = yield from self.seal_chain(head)
+            try:
+                sealed = yield from self.seal_chain(head)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - what a database says of rows that nobody writes but by hand
+                _LOG.error(_NOT_SEALED, head.scope, type(error).__qualname__)
+                sealed = head
             if sealed.sealed:
                 anchors.append(Anchor(sealed.scope, sealed.sealed, sealed.seal_hash.hex(), sealed.sealed_us))
         return anchors

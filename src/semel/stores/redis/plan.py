@@ -759,14 +759,23 @@ def _page_of_letters(context: RedisContext, operation: ScanLetters) -> Generator
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-            letters = map(letter_of, zip(reply[::2], reply[1::2], strict=True))
+            letters = map(_letter_if_readable, zip(reply[::2], reply[1::2], strict=True))
             oldest += [
                 (one.first_us, one.id, one)
                 for one in letters
-                if matches_letter(one, query) and (cursor is None or (one.first_us, one.id) > cursor)
+                if one is not None
+                and matches_letter(one, query)
+                and (cursor is None or (one.first_us, one.id) > cursor)
             ]
         oldest = heapq.nsmallest(operation.limit + 1, oldest, key=lambda found: found[:2])
     return page_of([letter for _, _, letter in oldest], operation.limit)
+
+
+def _letter_if_readable(told: Sequence[bytes]) -> StoredLetter | None:
+    try:
+        return letter_of(told)
+    except RecordUnreadable:
+        return None  # as with records: it does not hide the others, and stays until it expires
 
 
 def _purge_letters(_context: RedisContext, operations: Sequence[PurgeLetters]) -> Steps:

@@ -18,6 +18,7 @@ from semel.core.batch.operations import FindItems, ItemsClaimed, ItemsFound, Rea
 from semel.core.batch.values import StoredItem
 from semel.core.events.letters import LetterFound, LetterPage, StoredLetter
 from semel.core.events.outbox import (
+    NO_ATTRIBUTES,
     EventBatch,
     EventsPeeked,
     OutboxEvent,
@@ -217,12 +218,21 @@ def _listed_event(sealer: Sealer, stored: StoredEvent) -> StoredEvent:
     try:
         return _stored_event(sealer, stored)
     except RecordUnreadable:
-        return StoredEvent(stored.position, replace(stored.event, data=None, attributes=b"{}"))
+        return StoredEvent(stored.position, replace(stored.event, data=None, attributes=NO_ATTRIBUTES))
 
 
-def _parked(sealer: Sealer, parked: ParkedEvent, opened: Callable[[Sealer, StoredEvent], StoredEvent]) -> ParkedEvent:
+def _parked(sealer: Sealer, parked: ParkedEvent) -> ParkedEvent:
     error = _failure(sealer, subject_of(parked.stored.event), PARKED_ERROR, parked.error)
-    return replace(parked, stored=opened(sealer, parked.stored), error=error)
+    return replace(parked, stored=_stored_event(sealer, parked.stored), error=error)
+
+
+def _listed_parked(sealer: Sealer, parked: ParkedEvent) -> ParkedEvent:
+    """An event that is only shown: where it cannot be opened, and failed, its error says why."""
+    try:
+        return _parked(sealer, parked)
+    except RecordUnreadable as problem:
+        why = None if parked.error is None else Failure(UNREADABLE, str(problem))
+        return replace(parked, stored=_listed_event(sealer, parked.stored), error=why)
 
 
 def _batch(sealer: Sealer, operation: Operation, answer: EventBatch) -> EventBatch:
@@ -232,12 +242,12 @@ def _batch(sealer: Sealer, operation: Operation, answer: EventBatch) -> EventBat
 
 def _released(sealer: Sealer, operation: Operation, answer: ReleasedEvents) -> ReleasedEvents:
     del operation
-    return ReleasedEvents(tuple(_parked(sealer, parked, _stored_event) for parked in answer.events))
+    return ReleasedEvents(tuple(_parked(sealer, parked) for parked in answer.events))
 
 
 def _parked_page(sealer: Sealer, operation: Operation, answer: ParkedPage) -> ParkedPage:
     del operation
-    return replace(answer, events=tuple(_parked(sealer, parked, _listed_event) for parked in answer.events))
+    return replace(answer, events=tuple(_listed_parked(sealer, parked) for parked in answer.events))
 
 
 def _peeked(sealer: Sealer, operation: Operation, answer: EventsPeeked) -> EventsPeeked:

@@ -34,7 +34,7 @@ from semel.core.flow import Flow, ask
 from semel.core.record import instant
 from semel.engine.engine import engine_of
 from semel.events import Outbox
-from semel.events.encoding import from_outbox
+from semel.events.encoding import show_outbox_event
 from semel.texts import span
 
 _MOST_COUNTED: Final = 100_000
@@ -134,7 +134,7 @@ def _parked_flow(stream: str, limit: int) -> Flow[list[dict[str, Any]]]:
 
 def _event_object(position: int, kept: OutboxEvent) -> dict[str, Any]:
     """An event for machines: as CloudEvents' JSON, with its position and key."""
-    event = json.loads(from_outbox(kept).to_json())
+    event = json.loads(show_outbox_event(kept).to_json())
     return {"position": position, "ordering_key": kept.ordering_key, "scope": kept.scope or None, "event": event}
 
 
