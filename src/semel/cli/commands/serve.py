@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.api import AsyncSemel, Semel, keyring_of
-from semel.cli.exit_codes import OTHER, Refused
+from semel.cli.exit_codes import OTHER, Refused, usage_error
 from semel.cli.printing import as_text, console
 from semel.cli.schedule import Schedule
 from semel.cli.store_option import (
@@ -114,14 +115,34 @@ def serve(
     )
 
     class Server(uvicorn.Server):
-        """uvicorn, saying where it answers once it does."""
+        """uvicorn, saying where it answers once it does, and why it does not in one line."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await _check_address(made.host, made.port)
+            await application.state.prepare()
             await super().startup(sockets)
             if self.started:
                 _tell_address(*self.servers[0].sockets[0].getsockname()[:2])
 
     Server(config).run()
+
+
+async def _check_address(host: str, port: int) -> None:
+    """Refuse an address that nobody can listen on, before a token is made.
+
+    Raises:
+        Refused: somebody listens there, or the address is none of this machine.
+    """
+    try:
+        tried = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
+    except OSError as error:
+        message = (
+            f"Nothing can listen on {host}, port {port} ({error.strerror}); nothing was started. End what listens "
+            f"there, or choose another address: --host, --port, or host and port in [server]."
+        )
+        raise usage_error(message) from None
+    tried.close()
+    await tried.wait_closed()
 
 
 def _tell_address(host: str, port: int) -> None:
