@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,14 +29,18 @@ from semel.cli.store_option import (
     open_async_engine,
     store_at,
 )
+from semel.core.flow import ask
 from semel.core.observer import Logging
-from semel.core.store import Capability
+from semel.core.operations import Query, Scan
+from semel.core.record import StoredRecord
+from semel.core.store import Capability, Store
 from semel.engine.engine import EngineBase, engine_of
-from semel.errors import SemelError, UsageError
+from semel.errors import SchemaOutdated, SemelError, UsageError
 from semel.extras import requires
 from semel.server.settings import ServerSettings, find_risks
 from semel.settings import Settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
+from semel.stores.sealing.answers import find_unreadable
 from semel.stores.wrapper import innermost_store
 
 if TYPE_CHECKING:
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EVERY: Final = timedelta(minutes=15)
+_LOOKED_AT: Final = 50
+_KEYS: Final = "seal keys"
 _STYLES: Final = {"ok": "green", "note": "yellow", "fix": "bold red"}
 
 
@@ -82,7 +88,7 @@ def serve(
     table |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     if check:
         refusals = _find_refusals(url, app, settings, table, consumer or [])
-        _check(url, app, [*_examine_keys(settings), *find_risks(ServerSettings(**table))], refusals)
+        _check(url, app, settings, find_risks(ServerSettings(**table)), refusals)
         return
     made = ServerSettings.of(table)
     made = replace(made, consumers=(*made.consumers, *(consumer or ())))
@@ -212,13 +218,32 @@ def _explain_hooks(semel: Semel | AsyncSemel, app: str | None) -> None:
         console().print(as_text(f"Reconcile hooks of {app}: {', '.join(hooks) or 'none'}"))
 
 
-def _examine_keys(settings: Settings | None) -> list[Finding]:
-    """Whether the keys that seal can be read, before somebody needs them."""
+def examine_keys(settings: Settings | None, store: Store | None) -> list[Finding]:
+    """Whether the keys of `[security]` can be read and open what `store` keeps, before somebody needs them.
+
+    A store that would read all records for that is not asked, and neither is one whose keys an application has.
+    """
     try:
         sealer = None if settings is None else keyring_of(settings)
     except UsageError as error:
-        return [Finding("seal keys", error.message, "fix", "Put the keys where [security] says.")]
-    return [] if sealer is None else [Finding("seal keys", f"{sealer.active} seals", "ok", "")]
+        return [Finding(_KEYS, error.message, "fix", "Put the keys where [security] says.")]
+    if sealer is None:
+        return []
+    if store is not None and Capability.COUNT in store.capabilities:
+        unreadable = next(filter(None, (find_unreadable(sealer, record) for record in _newest_of(store))), None)
+        if unreadable is not None:
+            found = f"they do not open what was stored lately: {unreadable.message}"
+            return [Finding(_KEYS, found, "fix", "Put the keys that the workers have where [security] says.")]
+    return [Finding(_KEYS, f"{sealer.active} seals", "ok", "")]
+
+
+def _newest_of(store: Store) -> Sequence[StoredRecord]:
+    """The records that were made last, as they are stored; none where the schema is not the one of this release."""
+    with Semel(store) as semel:
+        try:
+            return engine_of(semel).perform_on(None, ask(Scan(Query(newest_first=True), None, _LOOKED_AT))).records
+        except SchemaOutdated:  # which is a finding of its own
+            return ()
 
 
 def _find_refusals(
@@ -247,11 +272,14 @@ def _find_refusals(
     return found
 
 
-def _check(url: str | None, app: str | None, findings: list[Finding], refusals: list[Finding]) -> None:
+def _check(
+    url: str | None, app: str | None, settings: Settings | None, risks: list[Finding], refusals: list[Finding]
+) -> None:
     """Print what was found about store and settings; exit code 1 where something has to be fixed."""
+    store = innermost_store(engine_of(load_engine(app)).store) if app is not None else store_at(url)
+    findings = [*examine_keys(settings, store if app is None else None), *risks]
     told = {finding.found for finding in findings}
     findings = [*findings, *(one for one in refusals if one.found not in told)]
-    store = innermost_store(engine_of(load_engine(app)).store) if app is not None else store_at(url)
     if Capability.EXAMINE in store.capabilities:
         findings = [*admin_of(store, Capability.EXAMINE).examine(DEFAULT_HORIZON), *findings]
     if Capability.AUDIT not in store.capabilities:
