@@ -92,8 +92,10 @@ def test_without_a_terminal_it_asks_for_yes(database: Database, capsys: pytest.C
 
 @pytest.mark.parametrize("action", ["nonsense", "redrive"])
 def test_an_action_that_is_none_is_refused(database: Database, capsys: pytest.CaptureFixture[str], action: str) -> None:
-    assert main(["bulk", database.url, "--action", action, "--reason", "seen", "--yes"]) != 0
-    assert "nothing was done" in capsys.readouterr().err
+    assert main(["bulk", database.url, "--action", action, "--reason", "seen", "--yes"]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("semel: usage: ")
+    assert "nothing was done" in complaint
 
 
 def test_all_that_match_are_resolved_with_the_value_that_is_stated(

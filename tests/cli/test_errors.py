@@ -52,6 +52,28 @@ def test_a_password_in_a_url_is_not_printed(call: Run) -> None:
     assert "hunter2" not in done.stderr + done.stdout
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["attention"],
+        ["bulk", "--action", "cancel", "--status", "in_doubt", "--reason", "x", "--dry-run"],
+        ["events", "discard", "billing", "--all", "--reason", "x", "--dry-run"],
+    ],
+)
+def test_commands_that_act_as_the_server_does_say_try_later_too(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEMEL_URL", "postgresql://a@127.0.0.1:1/db?connect_timeout=2")
+    assert main(arguments) == 75
+    assert capsys.readouterr().err.startswith("semel: store_unavailable: ")
+
+
+def test_an_entry_that_does_not_exist_is_not_found(database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    database.completed("o-1")
+    assert main(["audit", "redact", "17", database.url, "--reason", "x"]) == 3
+    assert "entry 17" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["list", "--bogus"], ["show"], ["list", "x", "--limit", "many"]])
 def test_a_wrong_command_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
@@ -115,7 +137,9 @@ def all_errors(kind: type[errors.SemelError]) -> list[type[errors.SemelError]]:
 def test_every_error_of_the_tree_has_an_exit_code(kind: type[errors.SemelError]) -> None:
     error = kind("it failed", reference="x") if issubclass(kind, errors.InDoubt) else kind("it failed")
     expected = (
-        2
+        3
+        if isinstance(error, errors.RecordNotFound)
+        else 2
         if isinstance(error, errors.UsageError | errors.StoreMisconfigured)
         else 75
         if isinstance(error, errors.TryLater)

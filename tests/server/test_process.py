@@ -17,7 +17,7 @@ from semel import Semel
 from semel.cli import main
 from semel.errors import UsageError
 from semel.server.settings import ServerSettings, examine_server
-from tests.processes import child
+from tests.processes import child, run_bounded
 from tests.servers.redis import Keys as RedisKeys
 from tests.servers.server import free_port
 
@@ -96,6 +96,37 @@ def test_a_process_serves_within_its_bounds_and_ends_when_told(tmp_path: Path) -
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=30)
         assert "semel_" not in said  # the first token is shown once
+
+
+@pytest.mark.parametrize(
+    ("store", "code", "exit_code"),
+    [
+        ("postgresql://a@127.0.0.1:1/x", "store_unavailable", 75),
+        ("sqlite:///empty.db", "schema_outdated", 1),
+    ],
+)
+def test_a_store_that_cannot_be_served_is_one_line(tmp_path: Path, store: str, code: str, exit_code: int) -> None:
+    (tmp_path / "empty.db").touch()
+    command = [sys.executable, "-m", "semel", "serve", store, "--port", "0"]
+    done = run_bounded(command, 60, cwd=tmp_path)
+    assert done.returncode == exit_code
+    assert done.stderr.startswith(f"semel: {code}: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_address_that_somebody_listens_on_is_refused_before_a_token_is_made(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = str(write_settings(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", settings, "--port", str(port)]) == 2
+    said = capfd.readouterr()
+    assert said.err.startswith(f"semel: usage: Nothing can listen on 127.0.0.1, port {port} (")
+    assert said.err.count("\n") == 1
+    assert "token" not in said.out
+    assert main(["token", "list", settings]) == 0
+    assert "No tokens" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "semel.example"])  # noqa: S104 - the point

@@ -221,6 +221,27 @@ def test_items_that_are_sealed_are_run_by_the_command(
     assert result.value == SECRET
 
 
+@pytest.mark.parametrize("command", [["serve", "--check"], ["doctor"]])
+def test_a_key_that_does_not_open_what_it_sealed_has_to_be_fixed(
+    command: list[str], settings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, str(settings)]) == 0
+    assert "2026-11 seals" in capsys.readouterr().out
+    (settings.parent / "keys.toml").write_text(f'"2026-11" = "{bytes(32).hex()}"\n')
+    assert main([*command, str(settings)]) == 1
+    said = capsys.readouterr().out
+    assert "fix" in said
+    assert "2026-11 seals" not in said
+
+
+def test_a_check_of_tables_that_are_not_there_yet_says_so(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in settings.parent.glob("semel.db*"):
+        file.unlink()
+    (settings.parent / "semel.db").touch()
+    assert main(["serve", str(settings), "--check"]) == 1
+    assert "semel migrate" in capsys.readouterr().out
+
+
 def test_a_check_says_whether_the_keys_can_be_read(settings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", str(settings), "--check"]) == 0
     assert "seal keys" in capsys.readouterr().out

@@ -151,8 +151,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain(error.code, error.message)
         return error.exit_code
     except SemelError as error:
-        complain(error.code, error.message)
-        return exit_codes.exit_code(error)
+        told = exit_codes.refused(error)
+        complain(told.code, told.message)
+        return told.exit_code
     except typer.Abort:
         complain("interrupted", "Interrupted.")
         return exit_codes.INTERRUPTED

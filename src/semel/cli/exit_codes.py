@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
-from semel.errors import InDoubt, SemelError, StoreMisconfigured, TryLater, UsageError
+from typing import Final
+
+from semel.errors import InDoubt, RecordNotFound, SemelError, StoreMisconfigured, TryLater, UsageError
 
 DONE = 0
 OTHER = 1
@@ -21,6 +23,12 @@ IN_DOUBT = 4
 TRY_LATER = 75
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+_REFUSALS: Final = {
+    "invalid": ("usage", USAGE),
+    "not_found": ("not_found", NOT_FOUND),
+    "unavailable": ("store_unavailable", TRY_LATER),
+}
+"""What the refusals that the server's actions make by themselves are called here, and their exit codes."""
 
 
 class Refused(Exception):
@@ -43,9 +51,22 @@ def usage_error(message: str) -> Refused:
     return Refused("usage", message)
 
 
+def refused(error: SemelError) -> Refused:
+    """The code and the exit code of an error; a refusal of the server's actions stands for the error that it tells."""
+    from semel.server import refusals  # after an error alone, so that no other command waits for it
+
+    told = error.__cause__ if isinstance(error, refusals.Refused) and isinstance(error.__cause__, SemelError) else error
+    if isinstance(told, refusals.Refused):
+        code, number = _REFUSALS.get(told.code, (told.code, OTHER))
+        return Refused(code, told.message, number)
+    return Refused(told.code, told.message, exit_code(told))
+
+
 def exit_code(error: SemelError) -> int:
     """Which exit code stands for an error of the tree."""
     match error:
+        case RecordNotFound():
+            return NOT_FOUND
         case UsageError() | StoreMisconfigured():
             return USAGE
         case TryLater():

@@ -56,7 +56,9 @@ def make_server_app(
         consumers: consumers whose dead letters can be redriven here.
         relay: what publishes the outbox, by choice.
         registry: where the engine's own metrics are; those of what needs a person are added.
-        show_first_token: given the secret of an admin's token, which is made where there is no token yet.
+        show_first_token: given the secret of an admin's token, which is made where there is no token yet, by
+            `app.state.prepare()`. Whoever serves the application awaits that first, because an error of the store that
+            is raised while a server begins is told by that server, as a traceback.
 
     Raises:
         UsageError: users have to sign in, and the store keeps no tokens.
@@ -67,12 +69,10 @@ def make_server_app(
     def background(api: Api) -> AbstractAsyncContextManager[None]:
         return _running(
             api,
-            tokens,
             Maintenance(
                 semel, api.runner, api.actions.audit, due=due, limit=limit, relay=relay, anchor=settings.anchor
             ),
             known,
-            show_first_token,
         )
 
     app = make_app(
@@ -87,6 +87,7 @@ def make_server_app(
         background=background,
     )
     app.state.api.actions.anchor = settings.anchor
+    app.state.prepare = partial(_prepare, tokens, known, show_first_token)
     return app
 
 
@@ -100,18 +101,20 @@ def _tokens_of(semel: AsyncSemel) -> Tokens:
     return Tokens(semel)
 
 
-@asynccontextmanager
-async def _running(
-    api: Api,
-    tokens: Tokens | None,
-    maintenance: Maintenance,
-    semel: AsyncSemel,
-    show_first_token: Callable[[str], None] | None,
-) -> AsyncIterator[None]:
-    if tokens is not None and show_first_token is not None:
+async def _prepare(tokens: Tokens | None, semel: AsyncSemel, show_first_token: Callable[[str], None] | None) -> None:
+    if tokens is None or show_first_token is None:
+        return
+    try:
         secret = await make_first_token(tokens)
-        if secret is not None:
-            show_first_token(secret)
+    except BaseException:
+        await semel.close()
+        raise
+    if secret is not None:
+        show_first_token(secret)
+
+
+@asynccontextmanager
+async def _running(api: Api, maintenance: Maintenance, semel: AsyncSemel) -> AsyncIterator[None]:
     try:
         async with maintenance.running():
             yield

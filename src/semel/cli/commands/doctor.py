@@ -27,7 +27,7 @@ from semel.cli.store_option import (
     store_at,
 )
 from semel.cli.timefmt import duration
-from semel.core.store import Capability
+from semel.core.store import Capability, Store
 from semel.server.settings import examine_server
 from semel.settings import Settings, show_settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, Need, Promise, admin_of, promises
@@ -138,6 +138,7 @@ def doctor(
         *_switched_off(settings),
         *examine_server({} if settings is None else settings.server),
         *admin_of(store, Capability.EXAMINE).examine(horizon),
+        *_about_keys(settings, store),
     ]
     findings += _about_events(
         broker,
@@ -230,6 +231,15 @@ def _about_engine(
 
     stated = None if history is None else duration(history)
     return examine_engine(engine, process=process, history=stated, delegates=delegates, declared=declared)
+
+
+def _about_keys(settings: Settings | None, store: Store) -> list[Finding]:
+    """What was found about the keys that seal."""
+    if settings is None or not settings.security:
+        return []
+    from semel.cli.commands.serve import examine_keys  # it imports all about the server
+
+    return examine_keys(settings, store)
 
 
 def _switched_off(settings: Settings | None) -> list[Finding]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -16,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semel.api import AsyncSemel, Semel, keyring_of
-from semel.cli.exit_codes import OTHER, Refused
+from semel.cli.exit_codes import OTHER, Refused, usage_error
 from semel.cli.printing import as_text, console
 from semel.cli.schedule import Schedule
 from semel.cli.store_option import (
@@ -28,14 +29,18 @@ from semel.cli.store_option import (
     open_async_engine,
     store_at,
 )
+from semel.core.flow import ask
 from semel.core.observer import Logging
-from semel.core.store import Capability
+from semel.core.operations import Query, Scan
+from semel.core.record import StoredRecord
+from semel.core.store import Capability, Store
 from semel.engine.engine import EngineBase, engine_of
-from semel.errors import SemelError, UsageError
+from semel.errors import SchemaOutdated, SemelError, UsageError
 from semel.extras import requires
 from semel.server.settings import ServerSettings, find_risks
 from semel.settings import Settings
 from semel.stores.admin import DEFAULT_HORIZON, Finding, admin_of
+from semel.stores.sealing.answers import find_unreadable
 from semel.stores.wrapper import innermost_store
 
 if TYPE_CHECKING:
@@ -45,6 +50,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EVERY: Final = timedelta(minutes=15)
+_LOOKED_AT: Final = 50
+_KEYS: Final = "seal keys"
 _STYLES: Final = {"ok": "green", "note": "yellow", "fix": "bold red"}
 
 
@@ -81,7 +88,7 @@ def serve(
     table |= {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     if check:
         refusals = _find_refusals(url, app, settings, table, consumer or [])
-        _check(url, app, [*_examine_keys(settings), *find_risks(ServerSettings(**table))], refusals)
+        _check(url, app, settings, find_risks(ServerSettings(**table)), refusals)
         return
     made = ServerSettings.of(table)
     made = replace(made, consumers=(*made.consumers, *(consumer or ())))
@@ -114,14 +121,34 @@ def serve(
     )
 
     class Server(uvicorn.Server):
-        """uvicorn, saying where it answers once it does."""
+        """uvicorn, saying where it answers once it does, and why it does not in one line."""
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await _check_address(made.host, made.port)
+            await application.state.prepare()
             await super().startup(sockets)
             if self.started:
                 _tell_address(*self.servers[0].sockets[0].getsockname()[:2])
 
     Server(config).run()
+
+
+async def _check_address(host: str, port: int) -> None:
+    """Refuse an address that nobody can listen on, before a token is made.
+
+    Raises:
+        Refused: somebody listens there, or the address is none of this machine.
+    """
+    try:
+        tried = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
+    except OSError as error:
+        message = (
+            f"Nothing can listen on {host}, port {port} ({error.strerror}); nothing was started. End what listens "
+            f"there, or choose another address: --host, --port, or host and port in [server]."
+        )
+        raise usage_error(message) from None
+    tried.close()
+    await tried.wait_closed()
 
 
 def _tell_address(host: str, port: int) -> None:
@@ -191,13 +218,32 @@ def _explain_hooks(semel: Semel | AsyncSemel, app: str | None) -> None:
         console().print(as_text(f"Reconcile hooks of {app}: {', '.join(hooks) or 'none'}"))
 
 
-def _examine_keys(settings: Settings | None) -> list[Finding]:
-    """Whether the keys that seal can be read, before somebody needs them."""
+def examine_keys(settings: Settings | None, store: Store | None) -> list[Finding]:
+    """Whether the keys of `[security]` can be read and open what `store` keeps, before somebody needs them.
+
+    A store that would read all records for that is not asked, and neither is one whose keys an application has.
+    """
     try:
         sealer = None if settings is None else keyring_of(settings)
     except UsageError as error:
-        return [Finding("seal keys", error.message, "fix", "Put the keys where [security] says.")]
-    return [] if sealer is None else [Finding("seal keys", f"{sealer.active} seals", "ok", "")]
+        return [Finding(_KEYS, error.message, "fix", "Put the keys where [security] says.")]
+    if sealer is None:
+        return []
+    if store is not None and Capability.COUNT in store.capabilities:
+        unreadable = next(filter(None, (find_unreadable(sealer, record) for record in _newest_of(store))), None)
+        if unreadable is not None:
+            found = f"they do not open what was stored lately: {unreadable.message}"
+            return [Finding(_KEYS, found, "fix", "Put the keys that the workers have where [security] says.")]
+    return [Finding(_KEYS, f"{sealer.active} seals", "ok", "")]
+
+
+def _newest_of(store: Store) -> Sequence[StoredRecord]:
+    """The records that were made last, as they are stored; none where the schema is not the one of this release."""
+    with Semel(store) as semel:
+        try:
+            return engine_of(semel).perform_on(None, ask(Scan(Query(newest_first=True), None, _LOOKED_AT))).records
+        except SchemaOutdated:  # which is a finding of its own
+            return ()
 
 
 def _find_refusals(
@@ -226,11 +272,14 @@ def _find_refusals(
     return found
 
 
-def _check(url: str | None, app: str | None, findings: list[Finding], refusals: list[Finding]) -> None:
+def _check(
+    url: str | None, app: str | None, settings: Settings | None, risks: list[Finding], refusals: list[Finding]
+) -> None:
     """Print what was found about store and settings; exit code 1 where something has to be fixed."""
+    store = innermost_store(engine_of(load_engine(app)).store) if app is not None else store_at(url)
+    findings = [*examine_keys(settings, store if app is None else None), *risks]
     told = {finding.found for finding in findings}
     findings = [*findings, *(one for one in refusals if one.found not in told)]
-    store = innermost_store(engine_of(load_engine(app)).store) if app is not None else store_at(url)
     if Capability.EXAMINE in store.capabilities:
         findings = [*admin_of(store, Capability.EXAMINE).examine(DEFAULT_HORIZON), *findings]
     if Capability.AUDIT not in store.capabilities:

@@ -58,6 +58,7 @@ from semel.core.sealing.values import (
     is_sealed,
     item_subject,
     open_failure,
+    sealed_text,
     step_field,
     unreadable_outcome,
     unsealed_error,
@@ -122,6 +123,22 @@ def open_record(sealer: Sealer, record: StoredRecord) -> StoredRecord:
         error=_failure(sealer, digest, ERROR, error),
         steps=tuple(_step(sealer, digest, step) for step in steps),
     )
+
+
+def find_unreadable(sealer: Sealer, record: StoredRecord) -> RecordUnreadable | None:
+    """Why something that a record keeps cannot be opened; None: all of it can."""
+    digest = record.key.digest
+    kept = [(step_field(step.index), step.outcome) for step in record.steps]
+    if record.outcome is not None:
+        kept.append((OUTCOME, record.outcome))
+    if record.error is not None and (sealed := sealed_text(record.error)) is not None:
+        kept.append((ERROR, sealed))
+    try:
+        for field, stored in kept:
+            open_bytes(sealer, digest, field, stored)
+    except RecordUnreadable as error:
+        return error
+    return None
 
 
 def _step(sealer: Sealer, digest: bytes, step: Step) -> Step:
