@@ -6,6 +6,7 @@ What always holds: no more than the limits is ever written to the disk, and the 
 import asyncio
 import csv
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -113,6 +114,8 @@ def _amounts(path: Path) -> Iterator[Decimal]:
 def _json_amounts(path: Path) -> Iterator[Decimal]:
     decoder = msgspec.json.Decoder(_Amount)
     with path.open("rb") as file:
+        if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+            file.read(len(BOM_UTF8))
         for line in file:
             with suppress(msgspec.MsgspecError, UnicodeError):
                 yield decoder.decode(line).amount

@@ -115,6 +115,13 @@ async def test_csv_is_loaded_as_a_type(desk: Desk, tmp_path: Path, kind: Any) ->
     ]
 
 
+async def test_json_lines_may_begin_with_a_byte_order_mark(desk: Desk, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('\ufeff{"id": "p1", "amount": 1}\n{"id": "p2", "amount": 2}\n', encoding="utf-8")
+    batch = await desk.start(items=path, type=Payment)
+    assert [item.id for item in await data_of(desk, batch)] == ["p1", "p2"]
+
+
 async def test_every_bad_line_is_named_before_anything_runs(desk: Desk, tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"id": "a", "amount": 1}\nnonsense\n{"amount": 1}\n{"id": "b", "amount": "x"}\n{"id": true}\n')
@@ -173,7 +180,7 @@ async def test_a_file_without_a_line_is_a_batch_without_items(desk: Desk, tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("p.csv", b"id,amount\nab\xff,1\nx,2\n", (2, "surrogates")),
+        ("p.csv", b"id,amount\nab\xff,1\nx,2\n", (2, "no UTF-8: there is the byte 0xff")),
         ("p.csv", b"id,amount\nab\xff,1\nx,2\n", (2, UNSEEN)),
         ("p.jsonl", b'{"id": "\\ud800"}\n{"id": "x"}\n', (1, "")),
         ("p.csv", b"id,amount,amount\n1,5,500\n", (1, "several columns 'amount'")),

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiormq
 import nats as nats_client
@@ -495,6 +496,18 @@ def test_a_broker_that_cannot_be_reached_is_told_without_its_password(
     done = call("events", "consume", "billing:consumer", "--broker", url, where, "q")
     assert done.returncode == 75, done.stderr
     assert "127.0.0.1:1" in done.stderr
+    assert "hush" not in done.stderr
+
+
+def test_a_broker_that_refuses_the_login_is_not_told_as_one_that_is_away(
+    redis_keys: Keys, database: Database, call: Run, tmp_path: Path
+) -> None:
+    write_consumer(tmp_path, database, is_async=False)
+    where = urlsplit(redis_keys.plain_url)
+    url = f"redis://:hush@{where.hostname}:{where.port}"
+    done = call("events", "consume", "billing:consumer", "--broker", url, "--stream", "q")
+    assert done.returncode == 75, done.stderr
+    assert "AuthenticationError" in done.stderr
     assert "hush" not in done.stderr
 
 

@@ -24,6 +24,7 @@ from semel.events.brokers.listening import RetryDelay, identity_of
 from semel.stores.memory import MemoryStore
 from tests.events.broker_cases import LONG, AskingBrokerCases, Bench, Ledger, a_consumer, an_event, publish, until
 from tests.servers.broker import Broker
+from tests.servers.nats import running
 
 
 class NatsBench(Bench):
@@ -240,6 +241,18 @@ class TestOnNatsAlone:
 
         with pytest.raises(UsageError, match="There is no stream"):
             await run()
+
+    async def test_a_subject_that_cannot_be_is_refused(self, bench: NatsBench) -> None:
+        with pytest.raises(UsageError, match=r"refuses the durable consumer 'billing': .*subject"):
+            async with bench.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), subject="a..b"):
+                pass
+
+    async def test_a_server_without_jetstream_is_named(self) -> None:
+        with running(settings={"jetstream": "disabled"}) as server:
+            consumer = a_consumer(AsyncSemel(MemoryStore()), Ledger())
+            with pytest.raises(ConnectionError, match="JetStream is not available there"):
+                async with adapter.listen(consumer, server.broker().url, stream="EVENTS"):
+                    pass
 
     async def test_a_repeat_is_left_out_by_the_stream(self, bench: NatsBench) -> None:
         await publish(bench, an_event(1), an_event(1), an_event(1, source="/other"))

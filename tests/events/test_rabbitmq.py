@@ -135,6 +135,24 @@ class TestOnRabbitmqAlone:
             async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), rabbitmq.url, queue="nowhere"):
                 pass
 
+    async def test_a_virtual_host_that_is_not_there_is_named(self, rabbitmq: Broker) -> None:
+        url = f"{rabbitmq.url.rstrip('/')}/no%2Fwhere"
+        with pytest.raises(UsageError, match="virtual host 'no/where'"):
+            async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), url, queue="q"):
+                pass
+
+    async def test_a_queue_that_belongs_to_another_connection_is_refused(self, bench: RabbitBench) -> None:
+        connection = await aiormq.connect(bench.url)
+        try:
+            channel = await connection.channel()
+            declared = f"{bench.name}.other"
+            await channel.queue_declare(declared, exclusive=True)
+            with pytest.raises(UsageError, match=r"refuses the queue .*RESOURCE_LOCKED"):
+                async with adapter.listen(a_consumer(AsyncSemel(MemoryStore()), Ledger()), bench.url, queue=declared):
+                    pass
+        finally:
+            await connection.close()
+
     async def test_handlers_that_may_outlast_the_broker_are_refused(self, bench: RabbitBench) -> None:
         consumer = a_consumer(AsyncSemel(MemoryStore()), Ledger(), max_runtime=timedelta(minutes=5))
         with pytest.raises(UsageError, match="consumer_timeout"):

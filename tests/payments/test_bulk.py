@@ -52,6 +52,13 @@ async def test_a_file_is_paid_and_its_results_are_in_its_order(
     assert any_shop.till.charges() == {line["payment"]["transaction_id"]: 1 for line in results[:4]}
 
 
+@pytest.mark.parametrize(("write", "kind"), [(as_csv, "text/csv"), (as_jsonl, JSONL)], ids=["csv", "jsonl"])
+async def test_a_file_may_begin_with_a_byte_order_mark(shop: Shop, write: Callable[..., bytes], kind: str) -> None:
+    answer = await shop.upload(b"\xef\xbb\xbf" + write(rows(2, "0.10")), kind=kind)
+    assert answer.status_code == 202, answer.text
+    assert (await shop.get(answer.headers["location"]))["total_amount"] == "0.20"
+
+
 async def test_results_go_on_behind_a_position_and_can_be_chosen_by_status(shop: Shop) -> None:
     address = await shop.bulk([*rows(4), ("p-x", "3.00", "c", "tok_declined")])
     await shop.till.run_bulks()

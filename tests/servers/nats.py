@@ -29,7 +29,8 @@ class NatsServer(BrokerServer):
     def command(self) -> list[str]:
         config = self.folder / "nats.conf"
         always = ", sync_interval: always" if self.options.fsync else ""
-        config.write_text(f'jetstream {{ store_dir: "{self.data}"{always} }}\n')
+        lines = {"jetstream": f'{{ store_dir: "{self.data}"{always} }}', **self.options.settings}
+        config.write_text("".join(f"{name}: {value}\n" for name, value in lines.items()))
         return [self.programs["nats-server"], "-a", HOST, "-p", str(self.port), "-n", self.own_name, "-c", str(config)]
 
     def describe(self) -> Endpoint:

@@ -40,6 +40,12 @@ PARTS = [
     ("from semel.client import Client", "semel.client", "httpx", "semel[client]"),
     ("import semel.client.httpx", "semel.client", "httpx", "semel[client]"),
     ("import semel.testing.contract", "semel.testing.contract", "pytest", "semel[testing]"),
+    (
+        "from semel.events.brokers.faststream import inbox",
+        "semel.events.brokers.faststream",
+        "faststream",
+        "semel[faststream]",
+    ),
     ("import semel.client.requests", "semel.client.requests", "requests", "semel[requests]"),
 ]
 COMMANDS = [

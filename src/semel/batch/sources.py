@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import threading
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
@@ -248,7 +249,7 @@ class ItemReader:
             data = self.encode(value)
             decoded = self.check(data) if self.check is not None else None
         except (DoesNotDecode, TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
-            raise Unusable(str(problem)[:300] or type(problem).__name__) from None
+            raise Unusable(_told(problem)) from None
         position = self.count + len(self.fresh)
         id_ = f"{self.batch}_{position}" if self.item_id is None else _id_of(value, self.item_id)
         if self.about is None:
@@ -266,6 +267,14 @@ class ItemReader:
             raise Unusable(problem.message) from None
         except Exception as problem:
             raise Unusable(f"about= raised {type(problem).__name__}: {problem!s:.200}") from problem
+
+
+def _told(problem: Exception) -> str:
+    if isinstance(problem, UnicodeEncodeError):
+        letter = problem.object[problem.start]
+        if "\udc80" <= letter <= "\udcff":  # what a file is read with stands for a byte by this
+            return f"it is no UTF-8: there is the byte 0x{ord(letter) - 0xDC00:02x}"
+    return str(problem)[:300] or type(problem).__name__
 
 
 def _id_of(value: Any, name: str) -> str:
@@ -365,6 +374,8 @@ def open_file(path: str | PathLike[str], reader: ItemReader) -> AbstractContextM
 
 def _json_lines(path: Path, decoder: msgspec.json.Decoder[Any], problems: Problems) -> Rows:
     with path.open("rb") as file:
+        if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):  # some programs begin every text with it
+            file.read(len(BOM_UTF8))
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:

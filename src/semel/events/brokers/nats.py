@@ -247,7 +247,7 @@ class _Subscription(Subscription):
     async def start(self, take: Callable[[Message], None]) -> None:
         self._take = take
         self._client = await _connect(self._url, self._options, reconnected_cb=self._on_reconnected)
-        info = await self._find_or_make(self._client.jetstream())
+        info = await self._make_ready(self._client.jetstream())
         ack_wait = info.config.ack_wait or ACK_WAIT.total_seconds()
         self._deadlines = Deadlines(
             lambda: connect_extender(self._url, self._options), every=ack_wait / 3, longest=self._longest
@@ -257,6 +257,21 @@ class _Subscription(Subscription):
         self._incoming = await self._client.subscribe(
             self._inbox, cb=self._receive, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
+
+    async def _make_ready(self, context: JetStreamContext) -> ConsumerInfo:
+        try:
+            return await self._find_or_make(context)
+        except ServiceUnavailableError as error:
+            raise ConnectionError(
+                "JetStream is not available there (`nats-server -js` starts with it); nothing was taken."
+            ) from error
+        except APIError as error:
+            name = self._wanted.durable_name
+            raise UsageError(
+                f"NATS refuses the durable consumer {name!r}: {error.description}. Nothing was taken."
+            ) from error
+        except _LOST as error:
+            raise ConnectionError(f"NATS did not answer ({type(error).__name__}); nothing was taken.") from error
 
     async def _find_or_make(self, context: JetStreamContext) -> ConsumerInfo:
         name = str(self._wanted.durable_name)

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import unquote, urlsplit
 
 from semel.errors import UsageError
 from semel.events.brokers.listening import (
@@ -46,9 +47,12 @@ with requires("semel.events.brokers.rabbitmq", "aiormq"):
     from aiormq.abc import AbstractChannel, AbstractConnection, ChannelFrame, DeliveredMessage
     from aiormq.exceptions import (
         AMQPError,
+        ChannelAccessRefused,
+        ChannelLockedResource,
         ChannelNotFoundEntity,
         ChannelPreconditionFailed,
         DeliveryError,
+        InvalidFrameError,
         PublishError,
     )
     from pamqp import commands
@@ -95,7 +99,8 @@ async def listen(
         stop_within: how long to wait at the end for handlers that run.
 
     Raises:
-        UsageError: the queue is not there, or something is set so that messages would be lost.
+        UsageError: the queue or the virtual host is not there or is refused, or something is set so that messages would
+            be lost.
     """
     if no_ack:
         raise UsageError(
@@ -153,6 +158,17 @@ class _Subscription(Subscription):
             raise UsageError(
                 f"There is no queue {self._queue!r} on this broker; nothing was taken. Declare it, and bind it to what "
                 f"it is to hear of."
+            ) from error
+        except (ChannelAccessRefused, ChannelLockedResource) as error:
+            raise UsageError(
+                f"RabbitMQ refuses the queue {self._queue!r} ({error.args[0]}); nothing was taken."
+            ) from error
+        except InvalidFrameError as error:
+            # The client does not read why the broker closes the connection instead of opening the virtual host.
+            name = unquote(urlsplit(self._url).path[1:]) or "/"
+            raise UsageError(
+                f"RabbitMQ does not open the virtual host {name!r:.200} for this user; nothing was taken. Look at the "
+                f"path of the address, whether there is such a virtual host, and at the rights of the user."
             ) from error
 
     async def _connect(self) -> None:

@@ -157,5 +157,8 @@ async def reaching(url: str) -> AsyncIterator[None]:
     try:
         yield
     except ConnectionError as error:
-        message = f"The broker at {show_address(url)} cannot be reached ({type(error).__name__}); nothing was done."
+        reason = f" ({type(error).__name__})"
+        if type(error) is ConnectionError:  # an adapter's own, which says what the client met, and no password
+            reason = f": {str(error).partition(';')[0].rstrip('.')}"
+        message = f"The broker at {show_address(url)} cannot be reached{reason}; nothing was done."
         raise Refused("broker_unavailable", message, TRY_LATER) from error

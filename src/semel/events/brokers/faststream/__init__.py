@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Unpack
 
-from faststream.exceptions import RejectMessage
-
 from semel.api import AsyncSemel
 from semel.core.key import SHARED
 from semel.core.policy import PolicyFields
@@ -19,7 +17,11 @@ from semel.events.brokers.faststream.reading import Reader
 from semel.events.delivery import SerialRule, UnknownRule
 from semel.events.disposition import Backoff
 from semel.events.event import Event
+from semel.extras import requires
 from semel.validation import Duration, to_timedelta
+
+with requires("semel.events.brokers.faststream", "faststream"):
+    from faststream.exceptions import RejectMessage
 
 __all__ = ["inbox"]
 
