@@ -441,6 +441,20 @@ def test_a_transaction_that_does_not_commit_ends_the_consumer(
     assert asyncio.run(place.count()) == 1, "it was not acknowledged"
 
 
+@pytest.mark.parametrize("is_async", [True, False], ids=["loop", "threads"])
+@pytest.mark.parametrize("place", ["nats"], indirect=True)
+def test_a_store_that_refuses_its_address_ends_the_consumer_before_anything_is_taken(
+    place: Place, run: Run, tmp_path: Path, *, is_async: bool
+) -> None:
+    write_consumer(tmp_path, Database(tmp_path / "nowhere" / "semel.db"), is_async=is_async)
+    asyncio.run(place.publish(an_event("e-1")))
+    done = run("events", "consume", "billing:consumer", *place.consume_options, SEMEL_BROKER=place.url)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("semel: store_misconfigured: ")
+    assert "nowhere" in done.stderr
+    assert asyncio.run(place.count()) == 1, "it waits for a consumer that can record it"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -19,7 +19,8 @@ from semel.cli.commands.events.live import AsJson, Every, Rate, number_table, sh
 from semel.cli.printing import as_text
 from semel.cli.store_option import BrokerUrl, Durable, Group, Queue, Stream
 from semel.cli.timefmt import duration
-from semel.errors import EventInvalid
+from semel.core.events.letters import operation_of
+from semel.errors import EventInvalid, StoreMisconfigured, TryLater
 from semel.events import Consumer, Disposition, Event
 
 _TYPE_HEADERS: Final = ("ce-type", "cloudEvents_type", "cloudEvents:type", "ce_type")
@@ -77,6 +78,7 @@ def consume(
     async def run() -> None:
         stop = asyncio.Event()
         try:
+            await _check_store(consumer)
             with stop_signals(stop.set):
                 async with showing(look, every=duration(every), as_json=as_json), AsyncExitStack() as stack:
                     async with reaching(url):
@@ -88,6 +90,24 @@ def consume(
                 await closing
 
     asyncio.run(run())
+
+
+async def _check_store(consumer: Consumer[Any]) -> None:
+    """Ask the store for a record, before anything is taken that would only come again.
+
+    Raises:
+        StoreMisconfigured: it refuses its address or its login, which time does not mend. One that is away for now is
+            waited for, as the listener does.
+        SchemaOutdated: its tables are not those of this release.
+    """
+    try:
+        found: object = consumer.semel.read("the store answers", operation=operation_of(consumer.name))
+        if inspect.isawaitable(found):
+            await found
+    except StoreMisconfigured:
+        raise
+    except TryLater:
+        return
 
 
 class CountedConsumer:
