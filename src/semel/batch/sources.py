@@ -249,7 +249,7 @@ class ItemReader:
             data = self.encode(value)
             decoded = self.check(data) if self.check is not None else None
         except (DoesNotDecode, TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
-            raise Unusable(_told(problem)) from None
+            raise Unusable(_describe(problem)) from None
         position = self.count + len(self.fresh)
         id_ = f"{self.batch}_{position}" if self.item_id is None else _id_of(value, self.item_id)
         if self.about is None:
@@ -269,7 +269,7 @@ class ItemReader:
             raise Unusable(f"about= raised {type(problem).__name__}: {problem!s:.200}") from problem
 
 
-def _told(problem: Exception) -> str:
+def _describe(problem: Exception) -> str:
     if isinstance(problem, UnicodeEncodeError):
         letter = problem.object[problem.start]
         if "\udc80" <= letter <= "\udcff":  # what a file is read with stands for a byte by this

@@ -151,7 +151,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain(error.code, error.message)
         return error.exit_code
     except SemelError as error:
-        told = exit_codes.refused(error)
+        told = exit_codes.to_refused(error)
         complain(told.code, told.message)
         return told.exit_code
     except typer.Abort:

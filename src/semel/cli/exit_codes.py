@@ -51,7 +51,7 @@ def usage_error(message: str) -> Refused:
     return Refused("usage", message)
 
 
-def refused(error: SemelError) -> Refused:
+def to_refused(error: SemelError) -> Refused:
     """The code and the exit code of an error; a refusal of the server's actions stands for the error that it tells."""
     from semel.server import refusals  # after an error alone, so that no other command waits for it
 

@@ -112,7 +112,7 @@ class PrometheusObserver:
             values: Mapping[tuple[str, str], int] = getattr(tally, counter.values)
             shown = CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
             counted = dict(tuple(values.items()))
-            for labels in _awaited(tally, counter.values):
+            for labels in _alert_labels(tally, counter.values):
                 counted.setdefault(labels, 0)
             for labels, value in counted.items():
                 shown.add_metric(labels, value)
@@ -151,7 +151,7 @@ class PrometheusObserver:
             yield GaugeMetricFamily(name, f"Circuits to a {which} that does not answer and is left alone.", value=value)
 
 
-def _awaited(tally: Tally, values: str) -> Iterable[tuple[str, str]]:
+def _alert_labels(tally: Tally, values: str) -> Iterable[tuple[str, str]]:
     """The labels of what alerts count, whether it has happened or not."""
     match values:
         case "calls":
