@@ -273,16 +273,19 @@ class RelaySimulation:
         else:
             if process.steps is None:
                 process.steps = self.outbox.carry_out(wanted)
+            before = self.outbox.owner(_PART)
             try:
                 is_over, answer = self._step(process.steps, wanted)
             except StoreUnavailable as error:
                 self.seen["relays: opened at the same time"] += 1
                 process.refuse(error)
                 return
+            if isinstance(wanted, OpenCursor) and self.outbox.owner(_PART) != before:
+                self._take_over(process)  # as soon as it is written: the other one is overtaken before this one knows
             if not is_over and not is_lost:
                 return
             if is_over:
-                self._look_at(process, wanted, answer)
+                self._look_at(wanted, answer)
         if is_lost:
             process.refuse(StoreUnavailable("the answer was lost", asked=True))
         else:
@@ -303,12 +306,13 @@ class RelaySimulation:
                 raise Violation("R4", "a relay that was overtaken has moved the cursor")
         return is_over, answer
 
-    def _look_at(self, process: RelayProcess, operation: AboutOutbox, answer: Any) -> None:
-        if isinstance(operation, OpenCursor):
-            if self._holder not in (None, process):
-                self._excuses += 1
-                self.seen["relays: taken over"] += 1
-            self._holder = process
+    def _take_over(self, process: RelayProcess) -> None:
+        if self._holder not in (None, process):
+            self._excuses += 1
+            self.seen["relays: taken over"] += 1
+        self._holder = process
+
+    def _look_at(self, operation: AboutOutbox, answer: Any) -> None:
         if isinstance(answer, CursorLost):
             self.seen["relays: overtaken"] += 1
         self._count_purged(answer)
