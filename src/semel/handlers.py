@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import msgspec
 
 from semel.core.fingerprint import is_model
-from semel.engine.decorator import name_of, resolved_hints
+from semel.engine.decorator import is_cut_off, name_of, resolved_hints
 from semel.errors import UsageError
 
 
@@ -24,8 +23,7 @@ class WasCancelled(Exception):
 
 def async_is_cut_off() -> bool:
     """Whether this task is being cancelled, or there is none to tell."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    return is_cut_off()
 
 
 def sync_is_cut_off() -> bool:

@@ -282,15 +282,7 @@ class TestOnNatsAlone:
         headers, _ = an_event().to_headers()
         room = 1_048_576 - adapter.size_of(headers) - len('""')
         await bench.context.publish(f"{bench.name}.registered", b'"%s"' % (b"x" * room), headers=headers)
-
-        async def is_passed_on() -> bool:
-            return await bench.passed_on() == ["e-1"]
-
-        async with (
-            AsyncSemel(MemoryStore()) as semel,
-            bench.listen(Consumer(semel, "billing", unknown="dead_letter")),
-        ):
-            await until(is_passed_on, "the broker has the dead letter")
+        await pass_on(bench)
         assert "Semel-Reason" not in (await bench.context.get_msg(bench.dead, 1)).headers
 
     async def test_what_a_message_told_its_stream_is_not_told_the_one_for_dead_letters(self, bench: NatsBench) -> None:
@@ -301,15 +293,7 @@ class TestOnNatsAlone:
         written = f"NATS/1.0\r\n{lines}\r\n".encode()  # the client would not write all of these
         await connection._send_command(hpub_cmd(f"{bench.name}.registered", "", written, body))
         await connection.flush()
-
-        async def is_passed_on() -> bool:
-            return await bench.passed_on() == ["e-1"]
-
-        async with (
-            AsyncSemel(MemoryStore()) as semel,
-            bench.listen(Consumer(semel, "billing", unknown="dead_letter")),
-        ):
-            await until(is_passed_on, "the broker has the dead letter")
+        await pass_on(bench)
         passed_on = (await bench.context.get_msg(bench.dead, 1)).headers
         assert passed_on["x-origin"] == "plant"
         assert not {"Nats-Expected-Stream", "Nats-Msg-Id", "not/a/token"} & set(passed_on)
@@ -419,6 +403,16 @@ async def listen_in(bench: NatsBench) -> AsyncIterator[list[tuple[int, bytes]]]:
         yield told
     finally:
         await connection.drain()
+
+
+async def pass_on(bench: NatsBench) -> None:
+    """Listen until the one message that is there has become a dead letter of the broker."""
+
+    async def is_passed_on() -> bool:
+        return await bench.passed_on() == ["e-1"]
+
+    async with AsyncSemel(MemoryStore()) as semel, bench.listen(Consumer(semel, "billing", unknown="dead_letter")):
+        await until(is_passed_on, "the broker has the dead letter")
 
 
 async def _is_settled(bench: NatsBench) -> bool:

@@ -375,13 +375,22 @@ def show_record(stored: StoredRecord) -> Record:
     )
 
 
-def instant(microseconds: int) -> datetime:
-    """A store's instant as an aware datetime; where there is none so far away, about the last or the first there is.
+def exact_instant(microseconds: int) -> datetime:
+    """A store's instant as an aware datetime.
 
-    Such a number is written by hand, for "never": the record that has it hides no others from whoever looks.
+    Raises:
+        OverflowError: it is in no year that there is.
+    """
+    return _EPOCH + timedelta(0, 0, microseconds)
+
+
+def instant(microseconds: int) -> datetime:
+    """The same; where there is none so far away, about the last or the first there is.
+
+    Such a number is written by hand, for "never": the record that has it hides no others in a list.
     """
     try:
-        return _EPOCH + timedelta(0, 0, microseconds)
+        return exact_instant(microseconds)
     except OverflowError:
         return _LATEST if microseconds > 0 else _EARLIEST
 

@@ -141,7 +141,7 @@ class HookWasCancelled(Exception):
 def _cancelled_alone() -> Iterator[None]:
     """Turns a cancellation inside that nobody asked for into an error.
 
-    Of a client whose connection is gone: it would end a sweep, and whoever sweeps, without a word.
+    Of a client whose connection is gone: it would end a sweep, and the server that sweeps, without a word.
 
     Raises:
         HookWasCancelled: there was such a cancellation.
@@ -149,12 +149,12 @@ def _cancelled_alone() -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError as error:
-        if _is_cut_off():
+        if is_cut_off():
             raise
         raise HookWasCancelled from error
 
 
-def _is_cut_off() -> bool:
+def is_cut_off() -> bool:
     """Whether the task that is current is being cancelled; nobody cancels a thread."""
     try:
         task = asyncio.current_task()

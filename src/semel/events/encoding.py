@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.core.events.outbox import NO_ATTRIBUTES, OutboxEvent, shard_of
-from semel.core.record import instant, store_instant
+from semel.core.record import exact_instant, store_instant
 from semel.core.sealing.values import refuse_sealed
 from semel.errors import RecordUnreadable, UsageError
 from semel.events.event import MAX_TEXT, Event, is_plain_text, is_text, restore_event
@@ -80,9 +80,6 @@ def from_outbox(kept: OutboxEvent) -> Event:
         OverflowError: its time is beyond the years that there are.
     """
     refuse_sealed(kept.attributes)
-    time = None if kept.time_us is None else instant(kept.time_us)
-    if time is not None and store_instant(time) != kept.time_us:
-        raise OverflowError(f"the time {kept.time_us} is in no year that there is")
     dataschema, extensions, has_text = None, {}, False
     if kept.attributes != NO_ATTRIBUTES:
         attributes = _decode(kept.attributes)
@@ -99,7 +96,7 @@ def from_outbox(kept: OutboxEvent) -> Event:
         subject=kept.subject,
         data=data,
         id=kept.id,
-        time=time,
+        time=None if kept.time_us is None else exact_instant(kept.time_us),
         datacontenttype=kept.content_type,
         dataschema=dataschema,
         extensions=extensions,

@@ -607,7 +607,7 @@ class BulkActions:
             page: tuple[StoredBatch, ...] = await self._actions.perform(asked)
             for batch in page:
                 after = batch.number
-                if _is_readable(batch):
+                if _read_metadata(batch) is not None:
                     yield batch
             if not page:
                 return
@@ -693,17 +693,17 @@ _ENDS_DOUBT: Final = ("resolve", "cancel", "fail", "release")
 
 def is_everywhere(batch: StoredBatch) -> bool:
     """Whether the bulk action that a batch is acts on all scopes: it exists for those alone who reach all."""
-    return not _is_readable(batch) or _metadata_in(batch).everywhere
+    metadata = _read_metadata(batch)
+    return metadata is None or metadata.everywhere
 
 
-def _is_readable(batch: StoredBatch) -> bool:
-    """Whether this release knows what a bulk action is to do; one that it does not know holds up no others."""
+def _read_metadata(batch: StoredBatch) -> BulkMetadata | None:
+    """What a bulk action is to do; None where this release does not know that, so that it holds up no others."""
     try:
-        _metadata_in(batch)
+        return _metadata_in(batch)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         _LOG.warning("the bulk action %r cannot be read by this release: %s", batch.id, problem)
-        return False
-    return True
+        return None
 
 
 def _id_taken_error(id_: str) -> NotPossible:

@@ -57,7 +57,7 @@ def make_server_app(
         relay: what publishes the outbox, by choice.
         registry: where the engine's own metrics are; those of what needs a person are added.
         show_first_token: given the secret of an admin's token, which is made where there is no token yet, by
-            `app.state.prepare()`. Whoever serves the application awaits that first, because an error of the store that
+            `app.state.prepare()`. Await that before the application is served, because an error of the store that
             is raised while a server begins is told by that server, as a traceback.
 
     Raises:

@@ -228,7 +228,7 @@ class AuditFlows:
                 yield from self.seal_chain(head)
             except StoreUnavailable as error:
                 _LOG.info("the audit chain was not sealed this time: %s", error)
-            except Exception as error:  # noqa: BLE001 - the same
+            except Exception as error:  # noqa: BLE001 - the entry is written, and a chain changed by hand undoes none
                 _LOG.error(_NOT_SEALED, head.scope, type(error).__qualname__)
         return show_entry(appended.entry)
 

@@ -123,8 +123,8 @@ class PostgresOutbox:
             )
         known = [(StreamPart(part.stream, row[4], row[5]), row[6:12]) for row in rows if row[4] is not None]
         number = next((row[0] for other, row in known if other == part), 0)
-        cursor = replace(_cursor_of(part, known, cluster), number=number, token=operation.token, top=top)
-        cursor = replace(cursor, server=rows[0][12])
+        cursor = _cursor_of(part, known, cluster)
+        cursor = replace(cursor, number=number, token=operation.token, top=top, server=rows[0][12])
         if (yield from self._is_of_another_cluster(cursor, cluster, newest)):
             ((seen,),) = yield Command(
                 self._sql["rebase"], (part.stream, part.number, part.parts, cursor.seen, cursor.floor)

@@ -117,7 +117,7 @@ def dead(
     if found:
         raise typer.Exit(IN_DOUBT)
     if ":" in name:
-        # Other commands take the object: whoever gives it here must not believe that all is well.
+        # Other commands take the object: to give it here must not look as if all were well.
         sys.stderr.write(f"{clean(name)} is taken for the name that Consumer(…) was given, not for MODULE:CONSUMER\n")
 
 
